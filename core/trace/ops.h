@@ -1,0 +1,86 @@
+// ops.h - the operators: one row each, forward, backward and optimizer kernels alike.
+//
+// A row is all that the rest of the system knows of an operator: its kind, the PyTorch (ATen) name that a user would see in a
+// profiler, and what it computes. The tape (tape.h) adds what is saved for backward; an executor adds a kernel per kind.
+// Views (transpose, slice, expand, view) are no operators: they allocate nothing and run nothing.
+//
+// Notation: in0.. are the inputs, out0.. the outputs, a is Run::attr. Unless said otherwise, element-wise operators broadcast
+// by NumPy's rules, compute in the output's dtype (fp32 for 16-bit floats) and round once when storing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ledger {
+
+// clang-format off
+#define LEDGER_OPS(X) \
+  /* loading and creation */ \
+  X(load_parameter, "param")            /* out0 = parameter number a.i[0] of Trace::parameters, initialised by its name */ \
+  X(load_buffer, "buffer")              /* out0 = rotary inverse frequencies, fp32 [d/2]: theta^(-2i/d), theta = a.x, scaled as Trace::rope says */ \
+  X(load_tokens, "input")               /* out0 = token ids, int64 [b,s] */ \
+  X(load_values, "input")               /* out0 = input features of a plain stack, uniform in [-1,1) */ \
+  X(arange, "arange")                   /* out0[i] = i, int64 */ \
+  X(ones_like, "ones_like")             /* out0 = 1 */ \
+  X(zeros, "zeros")                     /* out0 = 0 */ \
+  X(zeros_like, "zeros_like")           /* out0 = 0, an optimizer state */ \
+  X(workspace, "workspace")             /* out0: uninitialised scratch memory of a library call; nothing is computed */ \
+  /* element-wise */ \
+  X(to_copy, "_to_copy")                /* out0 = in0 in out0's dtype */ \
+  X(clone, "clone")                     /* out0 = in0, same dtype, out0's own strides */ \
+  X(copy_into, "copy_")                 /* out0 = in0, out0 is a view of an older storage */ \
+  X(add, "add.Tensor")                  /* out0 = in0 + in1 */ \
+  X(add_inplace, "add_.Tensor")         /* out0 = out0 + in1 (in0 is out0's view) */ \
+  X(add_scalar, "add.Scalar")           /* out0 = in0 + a.x */ \
+  X(mul, "mul.Tensor")                  /* out0 = in0 * in1; mixed dtypes promote: out0's dtype is the wider */ \
+  X(mul_scalar, "mul.Scalar")           /* out0 = in0 * a.x */ \
+  X(mul_inplace, "_foreach_mul_")       /* out0 = out0 * in1 (in0 is out0's view, in1 a scalar tensor) */ \
+  X(div_scalar, "div.Scalar")           /* out0 = in0 / a.x */ \
+  X(neg, "neg")                         /* out0 = -in0 */ \
+  X(pow_scalar, "pow.Tensor_Scalar")    /* out0 = in0 ^ a.x */ \
+  X(rsqrt, "rsqrt")                     /* out0 = 1 / sqrt(in0) */ \
+  X(reciprocal, "reciprocal")           /* out0 = 1 / in0 */ \
+  X(clamp_max, "clamp")                 /* out0 = min(in0, a.x) */ \
+  X(cos, "cos")                         /* out0 = cos(in0) */ \
+  X(sin, "sin")                         /* out0 = sin(in0) */ \
+  X(silu, "silu")                       /* out0 = in0 * sigmoid(in0) */ \
+  X(silu_backward, "silu_backward")     /* out0 = in0 * d silu(x)/dx at x = in1; in0 is the gradient */ \
+  /* reductions and shapes */ \
+  X(mean, "mean")                       /* out0 = mean of in0 over every dimension where out0's size is 1 (same rank), or over all of it (out0 rank 0) */ \
+  X(sum, "sum")                         /* out0 = in0 summed to out0's shape: leading dimensions that out0 lacks, and those where it has size 1 */ \
+  X(cat, "cat")                         /* out0 = in0, in1, ... joined along dimension a.i[0] */ \
+  X(pad_right, "constant_pad_nd")       /* out0 = in0 with one column of the integer a.i[0] added at the end of the last dimension */ \
+  X(stack, "stack")                     /* out0[i] = in_i, scalars */ \
+  /* matrices */ \
+  X(mm, "mm")                           /* out0[M,N] = in0[M,K] in1[K,N], accumulated in fp32 (fp64 for fp64); operands may be transposed views */ \
+  X(addmm, "addmm")                     /* out0[M,N] = in0[N] + in1[M,K] in2[K,N] */ \
+  X(bmm, "bmm")                         /* out0[B,M,N] = in0[B,M,K] in1[B,K,N] */ \
+  /* tables */ \
+  X(embedding, "embedding")             /* out0[...,h] = rows in1[...] of in0[V,h] */ \
+  X(embedding_backward, "embedding_dense_backward") /* out0[V,h] = 0; out0[in1[t]] += in0[t]; in0 is the gradient */ \
+  /* loss */ \
+  X(log_softmax, "_log_softmax")        /* out0 = in0 - max - log(sum(exp(in0 - max))) over the last dimension */ \
+  X(log_softmax_backward, "_log_softmax_backward_data") /* out0 = in0 - exp(in1) * sum(in0) per row; in0 gradient, in1 log_softmax */ \
+  X(nll_loss, "nll_loss_forward")       /* in0[T,V], in1[T] int64; out0 = mean of -in0[t,in1[t]] over targets that are not -100; out1 = their number (total_weight), in in0's dtype */ \
+  X(nll_loss_backward, "nll_loss_backward") /* in0 gradient (scalar), in1[T] targets, in2 total_weight; out0[T,V] = 0, out0[t,in1[t]] = -in0/in2 */ \
+  /* attention, causal, scale 1/sqrt(d): q[b,nh,s,d], k and v[b,nkv,s,d], query head i uses key/value head i*nkv/nh */ \
+  X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8] */ \
+  X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
+  /* optimizer */ \
+  X(vector_norm, "linalg_vector_norm")  /* out0 = 2-norm of in0, in in0's dtype */ \
+  X(adamw, "_fused_adamw_")             /* in0 gradient; in place: out0 parameter, out1 exp_avg, out2 exp_avg_sq, out3 step (fp32 scalar, += 1); hyper-parameters: Trace::adamw */
+// clang-format on
+
+enum class OpKind : std::uint8_t {
+#define LEDGER_OP_KIND(kind, name) kind,
+  LEDGER_OPS(LEDGER_OP_KIND)
+#undef LEDGER_OP_KIND
+      count_
+};
+
+inline constexpr std::size_t kOpKinds = static_cast<std::size_t>(OpKind::count_);
+
+// ATen name, e.g. "mul.Tensor".
+const char* op_name(OpKind kind);
+
+}  // namespace ledger

@@ -1,0 +1,35 @@
+#include "core/trace/shape.h"
+
+namespace ledger {
+namespace {
+
+using enum Sym;
+
+constexpr std::array<SymInfo, static_cast<std::size_t>(Sym::count_)> kSyms = {{
+    {"", {none, none}},
+    {"b", {none, none}},
+    {"s", {none, none}},
+    {"h", {none, none}},
+    {"ffn", {none, none}},
+    {"V", {none, none}},
+    {"nh", {none, none}},
+    {"nkv", {none, none}},
+    {"d", {none, none}},
+    {"L", {none, none}},
+    {"r", {none, none}},
+    {"b*s", {b, s}},
+    {"nh*d", {nh, d}},
+    {"nkv*d", {nkv, d}},
+    {"d/2", {none, none}},
+    {"s+1", {none, none}},
+    {"in", {none, none}},
+    {"out", {none, none}},
+}};
+
+}  // namespace
+
+const SymInfo& info(Sym sym) {
+  return kSyms[static_cast<std::size_t>(sym)];
+}
+
+}  // namespace ledger
