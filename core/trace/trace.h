@@ -82,7 +82,7 @@ struct Run {
 enum class EventType : std::uint8_t {
   alloc,  // id: storage
   free,   // id: storage
-  run,    // id: index into Trace::runs (only traces made with operands have run events)
+  run,    // id: running number of the operator; index into Trace::runs when the trace has operands
   label,  // id: storage; it is `category` from here on
   mark,   // id: index into Trace::phases; the phase begins here
 };

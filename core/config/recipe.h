@@ -1,0 +1,94 @@
+// recipe.h - how the model is trained: every key of the recipe, its values and its default.
+//
+// The table in recipe.cc is the single list of keys: the parser, the resolved recipe in reports, the CLI flags and the JSON
+// schema all come from it. Unknown keys are Problems that name the nearest known one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/problem.h"
+
+namespace ledger {
+
+// Spellings in JSON: '_' in an enumerator stands for '-' where the contract says so (amp_bf16 is "amp-bf16"); "4bit" names
+// carry no such change (adamw_8bit is "adamw_8bit").
+enum class Stack : std::uint8_t { hf, hf_4, torchtune, torchtitan, litgpt, megatron, native, course };
+enum class Method : std::uint8_t { full, lora, qlora };
+enum class Precision : std::uint8_t { bf16, amp_bf16, amp_fp16, fp32, megatron_bf16, megatron_bf16_bf16grad };
+enum class Optimizer : std::uint8_t {
+  adamw_fused, adamw_foreach, adamw_forloop, adamw_8bit, paged_adamw_8bit, adamw_ao_8bit, adamw_ao_4bit,
+  sgd, sgd_momentum, adafactor_torch, adafactor_hf, lion, muon, galore_adamw
+};
+enum class Attention : std::uint8_t { sdpa, flash, efficient, math, eager, cudnn };
+enum class Checkpointing : std::uint8_t { none, full, full_reentrant, selective, offload };
+enum class Loss : std::uint8_t { full, chunked, fused_linear, cut, vocab_parallel };
+enum class AdapterDtype : std::uint8_t { fp32, bf16 };
+enum class Units : std::uint8_t { layers, titan };
+enum class ShardDtype : std::uint8_t { bf16, fp32 };
+enum class Offload : std::uint8_t { none, optimizer, params, activations };
+enum class AllocatorKind : std::uint8_t { torch, torch_expandable };
+enum class PipelineSchedule : std::uint8_t { one_f_one_b, interleaved };  // "1f1b", "interleaved"
+
+struct Recipe {
+  Stack stack = Stack::hf;
+  Method method = Method::full;
+  Precision precision = Precision::bf16;
+  bool autocast = false;
+  Optimizer optimizer = Optimizer::adamw_fused;
+  std::uint64_t batch = 1;
+  std::uint64_t seq = 2048;
+  std::uint64_t grad_accum = 1;
+  Attention attention = Attention::sdpa;
+  Checkpointing checkpointing = Checkpointing::none;
+  Loss loss = Loss::full;
+  bool compile = false;
+  bool keep_outputs = false;
+  std::uint64_t rank = 16;
+  std::vector<std::string> targets = {"all-linear"};  // JSON: a string or a list of strings
+  double lora_dropout = 0;
+  AdapterDtype adapter_dtype = AdapterDtype::fp32;
+  bool dora = false;
+  bool double_quant = true;
+  bool prepare_kbit = true;
+  std::uint64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
+  bool sequence_parallel = false;
+  std::uint64_t zero = 0;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
+  std::uint64_t micro_batches = 1;
+  std::uint64_t fsdp = 0;
+  Units units = Units::layers;
+  bool reshard_after_forward = true;
+  ShardDtype param_dtype = ShardDtype::bf16;
+  ShardDtype reduce_dtype = ShardDtype::fp32;
+  bool ddp_bucket_view = false;
+  Offload offload = Offload::none;
+  std::string gpu = "h100-80gb";           // id in the GPU catalogue (gpu.h); unknown ids are Problems
+  std::uint64_t memory_limit_bytes = 0;    // 0: the GPU's own capacity
+  AllocatorKind allocator = AllocatorKind::torch;
+};
+
+// One row of the key table, for flags, help and schema.
+struct RecipeKey {
+  const char* name;                        // JSON key; the flag is --name with '-' for '_'
+  enum class Kind : std::uint8_t { choice, flag, integer, real, names, text } kind;
+  std::span<const char* const> choices;    // spellings, for choice
+  std::uint64_t low, high;                 // for integer
+};
+std::span<const RecipeKey> recipe_keys();
+
+// Missing keys take their default; null is "not given". `base` supplies the defaults (e.g. flags over a file).
+Result<Recipe> recipe_from(const Json& root, const Recipe& base = {});
+Result<Recipe> read_recipe(std::string_view text, const Recipe& base = {});
+
+// Every key, resolved, in table order: the "recipe" object of reports.
+void write_recipe(JsonWriter& out, const Recipe& recipe);
+
+// The JSON spelling of key's value in `recipe` as text ("16", "amp-bf16", "true").
+std::string recipe_value(const Recipe& recipe, std::string_view key);
+
+}  // namespace ledger
