@@ -1,0 +1,24 @@
+// api.h - the only door: request JSON in, answer JSON out. Used by wasm/, probe/ and tests.
+//
+// Every answer is {"report": {...}} (or the named object) or {"problem": {"code","where","read","expected","nearest"}}.
+// Formats: docs/file-formats.md.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ledger {
+
+// request: {"config": <config.json as object or as text>, "recipe": {...}, "timeline_points": 400}
+std::string predict(std::string_view request);
+
+// {"version", "gpus": [...], "recipe_keys": [...]}: what forms are built from.
+std::string catalogue();
+
+// request: {"measured": <measured.json as object or as text>} -> {"comparison": {...}} against the prediction for the same
+// model, recipe and run options, made anew by this core.
+std::string compare(std::string_view request);
+
+const char* version();
+
+}  // namespace ledger
