@@ -7,9 +7,15 @@
 
 namespace {
 
-std::string predict(const std::string& request) { return ledger::predict(request); }
-std::string compare(const std::string& request) { return ledger::compare(request); }
-std::string version() { return ledger::version(); }
+std::string predict(const std::string& request) {
+  return ledger::predict(request);
+}
+std::string compare(const std::string& request) {
+  return ledger::compare(request);
+}
+std::string version() {
+  return ledger::version();
+}
 
 }  // namespace
 
