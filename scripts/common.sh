@@ -1,0 +1,145 @@
+# common.sh - what build, run and test share: finding or installing tools, and the build steps. Sourced, not run.
+# shellcheck shell=bash
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$ROOT"
+export DEBIAN_FRONTEND=noninteractive
+LOGS=$ROOT/build/logs
+NODE_LEAST=18
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
+die() {
+  printf 'error: %s\n' "$1" >&2
+  shift
+  printf '       %s\n' "$@" >&2
+  exit 1
+}
+
+# have PROOF: a command on PATH, an existing file (/usr/...), or a Python module (py:name).
+have() {
+  case $1 in
+    /*) [[ -e $1 ]] ;;
+    py:*) "$(python_for "${1#py:}")" -c "import ${1#py:}" 2>/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+# The first python3 that can import a module; Debian's own carries the modules that apt installs.
+python_for() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    if "$python" -c "import $1" 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  echo python3
+}
+
+# ensure PACKAGE=PROOF...: installs with apt the packages whose proof is missing; says nothing when all are there.
+ensure() {
+  local pair missing=()
+  for pair in "$@"; do
+    have "${pair#*=}" || missing+=("${pair%%=*}")
+  done
+  if ((${#missing[@]} == 0)); then return; fi
+
+  command -v apt-get >/dev/null ||
+    die "missing: ${missing[*]}" "These are Debian package names; this system has no apt-get. Install their like and run this again."
+  local as_root=()
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || die "missing: ${missing[*]}" "Run as root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "Installing ${missing[*]}"
+  mkdir -p "$LOGS"
+  if ! "${as_root[@]}" apt-get update >"$LOGS/apt.log" 2>&1; then
+    tail -n 5 "$LOGS/apt.log" >&2
+    die "apt-get update failed; is the network up and a Debian mirror configured?" "Needed: ${missing[*]}"
+  fi
+  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" >>"$LOGS/apt.log" 2>&1; then
+    tail -n 15 "$LOGS/apt.log" >&2
+    die "apt-get could not install ${missing[*]}" "The whole output is in build/logs/apt.log"
+  fi
+  for pair in "$@"; do
+    have "${pair#*=}" || die "${pair%%=*} was installed, but ${pair#*=} is still not found"
+  done
+}
+
+need_build_tools() {
+  ensure g++=g++ cmake=cmake ninja-build=ninja nlohmann-json3-dev=/usr/include/nlohmann/json.hpp \
+    libcli11-dev=/usr/include/CLI/CLI.hpp libgtest-dev=/usr/include/gtest/gtest.h
+}
+
+need_web_tools() {
+  if [[ -n ${EMSDK:-} ]]; then
+    ensure nodejs=node npm=npm
+  else
+    ensure nodejs=node npm=npm emscripten=emcc
+  fi
+  local major
+  major=$(node -p 'process.versions.node.split(".")[0]')
+  ((major >= NODE_LEAST)) || die "node $(node --version) is too old" "Version $NODE_LEAST or later is needed; the one found is $(command -v node)."
+}
+
+need_test_tools() {
+  ensure libbenchmark-dev=/usr/include/benchmark/benchmark.h clang-format=clang-format clang-tidy=clang-tidy \
+    chromium=chromium fonts-noto-cjk=/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc python3-jsonschema=py:jsonschema
+}
+
+# quietly NAME COMMAND...: output goes to build/logs/NAME.log and is shown only when the command fails.
+quietly() {
+  local log=$LOGS/$1.log
+  shift
+  mkdir -p "$LOGS"
+  if ! "$@" >"$log" 2>&1; then
+    cat "$log" >&2
+    return 1
+  fi
+}
+
+# configure PRESET FOLDER: the first time and when the presets changed; the build tool watches the CMake files itself.
+configure() {
+  if [[ ! -f $2/build.ninja || CMakePresets.json -nt $2/build.ninja ]]; then
+    quietly "configure-$1" cmake --preset "$1"
+  fi
+}
+
+build_native() {
+  say "Building the native probe (build/bin/probe)"
+  configure native-release build
+  cmake --build --preset native-release --target "${1:-probe}"
+}
+
+build_wasm() {
+  local preset=wasm-release
+  if [[ -n ${EMSDK:-} ]]; then preset=wasm-emsdk; fi
+  say "Building the WebAssembly core (build/wasm/ledger.wasm)"
+  configure $preset build/wasm
+  cmake --build --preset $preset
+}
+
+install_web_packages() {
+  local stamp=web/node_modules/.installed now
+  now=$(sha256sum <web/package-lock.json)
+  if [[ -f $stamp && $(<"$stamp") == "$now" ]]; then return; fi
+  say "Installing the page's npm packages (web/node_modules)"
+  if ! quietly npm npm --prefix web ci --no-audit --no-fund; then
+    die "npm ci failed in web/" "Is the network up, or does npm need a proxy or another registry? See build/logs/npm.log"
+  fi
+  echo "$now" >"$stamp"
+}
+
+build_site() {
+  say "Building the page (build/site)"
+  node web/build.mjs
+}
+
+build_all() {
+  need_build_tools
+  need_web_tools
+  build_native "$@"
+  build_wasm
+  install_web_packages
+  build_site
+}
