@@ -1,0 +1,74 @@
+// requests.mjs - the requests that tests put to every build of the core: each fixture and preset under several recipes,
+// and what a reader may get wrong. Run as a program it prints them, one JSON object a line, for the Python tests.
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+const RECIPES = {
+  default: {},
+  'amp, checkpointed, two micro-batches': { precision: 'amp-bf16', checkpointing: 'full', batch: 2, grad_accum: 2, seq: 512 },
+  'fp32, odd sizes': { precision: 'fp32', optimizer: 'adamw_fused', batch: 3, seq: 1023, attention: 'math' },
+  lora: { method: 'lora', rank: 8, batch: 2, seq: 1024 },
+  qlora: { method: 'qlora', rank: 64, seq: 777, checkpointing: 'full' },
+  'small card': { gpu: 'h100-80gb', memory_limit_bytes: 1 << 30, seq: 4096 },
+};
+
+const MISTAKES = {
+  'empty request': '',
+  'not JSON': '{"config": ',
+  'not an object': '[1, 2]',
+  'no config': '{"recipe": {}}',
+  'unknown key': '{"config": {"layers": [{"linear": [8, 8]}]}, "recipe": {"batchsize": 2}}',
+  'unknown value': '{"config": {"layers": [{"linear": [8, 8]}]}, "recipe": {"optimizer": "adam"}}',
+  'negative batch': '{"config": {"layers": [{"linear": [8, 8]}]}, "recipe": {"batch": -1}}',
+  'sizes beyond 64 bits': '{"config": {"layers": [{"linear": [18446744073709551616, 8]}]}, "recipe": {}}',
+  'unknown family': '{"config": {"model_type": "nosuch"}, "recipe": {}}',
+  'config as broken text': '{"config": "{\\"model_type\\": ", "recipe": {}}',
+  'not UTF-8 safe': '{"config": "\\u4f60\\ud83d\\ude00", "recipe": {}}',
+  'deeply nested': `{"config": ${'['.repeat(200)}${']'.repeat(200)}, "recipe": {}}`,
+};
+
+function* jsonFiles(folder) {
+  for (const entry of readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) yield* jsonFiles(path);
+    else if (entry.name.endsWith('.json')) yield path;
+  }
+}
+
+// A file is a config.json, a preset or request around one, or a list of rows with a model and a recipe each.
+function* requestsIn(name, document) {
+  if (Array.isArray(document)) {
+    for (const [i, row] of document.entries()) yield* requestsIn(`${name}[${row?.id ?? i}]`, row);
+    return;
+  }
+  if (document === null || typeof document !== 'object') return;
+  const config = document.config ?? document.model ?? document;
+  if (typeof config?.model_type !== 'string' && !Array.isArray(config?.layers)) return;
+  const recipes = document.recipe ? { 'own recipe': document.recipe } : RECIPES;
+  for (const [title, recipe] of Object.entries(recipes)) {
+    yield { name: `${name}, ${title}`, request: JSON.stringify({ config, recipe, timeline_points: 200 }) };
+  }
+}
+
+export function requests() {
+  const all = Object.entries(MISTAKES).map(([name, request]) => ({ name, request }));
+  for (const folder of ['web/presets', 'tests/fixtures']) {
+    for (const path of jsonFiles(join(root, folder))) {
+      let document;
+      try {
+        document = JSON.parse(readFileSync(path, 'utf8'));
+      } catch {
+        continue; // fixtures of broken files
+      }
+      all.push(...requestsIn(path.slice(root.length), document));
+    }
+  }
+  return all;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  for (const request of requests()) console.log(JSON.stringify(request));
+}

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Every document that the core and the probe emit agrees with docs/schema, and adds up where it says it does.
+
+Needs build/bin/probe and build/bin/predict_cli (scripts/test builds them) and the Python package jsonschema."""
+
+import copy
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+import warnings
+
+import jsonschema
+
+warnings.simplefilter("ignore", DeprecationWarning)  # RefResolver: Debian's jsonschema has nothing newer
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build" / "bin"
+NAMES = ("recipe", "report", "measured", "comparison")
+SCHEMAS = {name: json.loads((ROOT / "docs/schema" / f"{name}.schema.json").read_text()) for name in NAMES}
+STORE = {schema["$id"]: schema for schema in SCHEMAS.values()}
+
+
+def validator(name):
+    schema = SCHEMAS[name]
+    resolver = jsonschema.RefResolver(schema["$id"], schema, store=STORE)
+    return jsonschema.Draft202012Validator(schema, resolver=resolver)
+
+
+def core(lines):
+    """Answers of the native core, one a line."""
+    run = subprocess.run([BIN / "predict_cli"], input="\n".join(lines), capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def requests():
+    run = subprocess.run(["node", ROOT / "tests/requests.mjs"], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+class Documents(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        asked = requests()
+        answers = core(["predict " + request["request"] for request in asked])
+        cls.reports = {r["name"]: a["report"] for r, a in zip(asked, answers) if "report" in a}
+        cls.problems = {r["name"]: a["problem"] for r, a in zip(asked, answers) if "problem" in a}
+        cls.catalogue = core(["catalogue"])[0]
+        cls.measured, cls.measured_text = cls.measure()
+
+    @staticmethod
+    def measure():
+        """A real run on this machine's CPU."""
+        config = {"layers": [{"linear": [64, 96]}, {"linear": [96, 64]}]}
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "config.json"
+            model.write_text(json.dumps(config))
+            command = [BIN / "probe", "--model", model, "--device", "host", "--batch", "4", "--steps", "2", "--json", "-"]
+            run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode != 0:
+            raise AssertionError(f"probe ended with {run.returncode}: {run.stderr}")
+        return json.loads(run.stdout), run.stdout
+
+    def valid(self, name, document, label=""):
+        errors = sorted(validator(name).iter_errors(document), key=lambda error: list(map(str, error.absolute_path)))
+        if errors:
+            lines = [f"{label} /{'/'.join(map(str, e.absolute_path))}: {e.message[:300]}" for e in errors[:5]]
+            self.fail(f"{len(errors)} violations of {name}.schema.json\n" + "\n".join(lines))
+
+    def test_schemas_are_schemas(self):
+        for schema in SCHEMAS.values():
+            jsonschema.Draft202012Validator.check_schema(schema)
+
+    def test_reports(self):
+        self.assertGreaterEqual(len(self.reports), 10)
+        for name, report in self.reports.items():
+            with self.subTest(name):
+                self.valid("report", report, name)
+                self.valid("recipe", report["recipe"], name)
+                self.adds_up(report)
+
+    def adds_up(self, document):
+        at_peak = document["at_peak"]
+        alive = at_peak["tensor_bytes"] + at_peak["workspace_bytes"]
+        self.assertEqual(sum(at_peak["categories"].values()), alive)
+        self.assertEqual(sum(line["bytes"] for line in at_peak["tensors"]), alive)
+        self.assertEqual(alive + at_peak["allocator_rounding_bytes"], at_peak["allocated_bytes"])
+        self.assertEqual(at_peak["allocated_bytes"] + at_peak["cached_bytes"], at_peak["reserved_bytes"])
+        self.assertEqual(at_peak["tensor_bytes"], document["peaks"]["tensor_bytes"])
+        for line in at_peak["tensors"]:
+            product = line["count"] * line["element_bytes"]
+            for factor in line["factors"]:
+                product *= factor["value"]
+            self.assertEqual(product, line["bytes"], line)
+
+    def test_problems(self):
+        self.assertGreaterEqual(len(self.problems), 5)
+        for name, problem in self.problems.items():
+            with self.subTest(name):
+                self.assertEqual(sorted(problem), ["code", "expected", "nearest", "read", "where"])
+                self.assertRegex(problem["code"], "^[a-z_]+$")
+
+    def test_measured(self):
+        self.valid("measured", self.measured)
+        self.adds_up(self.measured)
+        self.assertEqual(self.measured["status"], "ok")
+        self.assertTrue(self.measured["prediction"]["events_identical"])
+
+    def test_measured_names_no_machine(self):
+        for private in (str(pathlib.Path.home()), str(ROOT), tempfile.gettempdir(), subprocess.getoutput("hostname")):
+            if len(private) > 3:
+                self.assertNotIn(private, self.measured_text)
+
+    def test_comparison(self):
+        answer = core(["compare " + json.dumps({"measured": self.measured})])[0]
+        self.assertIn("comparison", answer, answer)
+        self.valid("comparison", answer["comparison"])
+        for row in answer["comparison"]["phases"]:
+            self.assertEqual(row["difference_bytes"], 0, row)
+
+    def test_recipe_keys_are_the_schemas(self):
+        properties = SCHEMAS["recipe"]["$defs"]["resolved"]["properties"]
+        self.assertEqual([key["name"] for key in self.catalogue["recipe_keys"]], list(properties))
+        for key in self.catalogue["recipe_keys"]:
+            definition = SCHEMAS["recipe"]["$defs"][key["name"]]
+            if key["kind"] == "choice":
+                self.assertEqual(list(key["choices"]), definition["enum"], key["name"])
+
+    def test_defaults_are_the_schemas(self):
+        report = next(report for name, report in self.reports.items() if name.endswith(", default"))
+        for key, value in report["recipe"].items():
+            default = SCHEMAS["recipe"]["$defs"][key]["default"]
+            listed = [default] if isinstance(value, list) and isinstance(default, str) else default
+            self.assertEqual(value, listed, key)
+
+    def test_every_key_is_required(self):
+        """The schemas are no rubber stamp: a document that lost any one key is refused."""
+        report = next(iter(self.reports.values()))
+        for name, document in (("report", report), ("measured", self.measured)):
+            for key in document:
+                with self.subTest(f"{name} without {key}"):
+                    self.assertTrue(list(validator(name).iter_errors({k: v for k, v in document.items() if k != key})))
+            for parent in ("peaks", "at_peak", "tool"):
+                for key in document[parent]:
+                    with self.subTest(f"{name} without {parent}.{key}"):
+                        damaged = copy.deepcopy(document)
+                        del damaged[parent][key]
+                        self.assertTrue(list(validator(name).iter_errors(damaged)))
+
+    def test_unknown_recipe_keys_are_refused(self):
+        self.assertTrue(list(validator("recipe").iter_errors({"batchsize": 1})))
+        self.assertTrue(list(validator("recipe").iter_errors({"optimizer": "adam"})))
+        self.assertFalse(list(validator("recipe").iter_errors({"batch": 2, "targets": ["q_proj"], "gpu": None})))
+
+
+if __name__ == "__main__":
+    unittest.main()
