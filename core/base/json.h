@@ -1,10 +1,11 @@
-// json.h - reading and writing JSON without exceptions; the only file pair that knows a JSON library.
+// json.h - reading and writing JSON without exceptions; json_parse.cc is the only file that knows a JSON library.
 //
 // Reading: nlohmann's SAX parser fills a small immutable tree, so malformed input is a Problem with line and column,
 // never an abort. Writing: a streaming writer with fixed key order and exact integers, so that native and WASM reports
 // are the same bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,10 +47,11 @@ class Json {
   std::optional<double> as_real() const;             // any number
   std::optional<std::string_view> as_string() const;
 
-  // Short rendering for messages: type and value, at most `limit` bytes, cut at a UTF-8 boundary.
+  // Short rendering for messages: the value as JSON, at most `limit` bytes, cut at a UTF-8 boundary and then ending in "...".
   std::string brief(std::size_t limit = 80) const;
 
  private:
+  friend class JsonWriter;
   Type type_ = Type::null;
   bool boolean_ = false;
   bool negative_ = false;
@@ -65,9 +67,12 @@ const char* type_name(Json::Type type);  // "null", "boolean", "integer", "numbe
 struct JsonLimits {
   std::uint64_t bytes = 8u << 20;  // config.json files are a few KB; anything near this is another file
   std::uint32_t depth = 64;
+  std::uint64_t values = 1u << 20;  // a value takes some 100 bytes in memory, two in the text "[0,0,...]"
 };
 
-// Whole-document parse (UTF-8, a leading BOM is skipped). Problems: json_syntax ("line:column"), json_too_large, json_too_deep.
+// Whole-document parse (UTF-8, a leading BOM is skipped). Problems: json_syntax ("line:column" of the last character read, in
+// characters; the token "end_of_text" when it ends too early), json_too_large (where: "bytes" or "values"), json_too_deep.
+// Integers beyond 64 bits become reals. NaN and Infinity, which Python writes, are json_syntax: they are not JSON.
 Result<Json> parse_json(std::string_view text, JsonLimits limits = {});
 
 class JsonWriter {
@@ -85,7 +90,7 @@ class JsonWriter {
   JsonWriter& value(std::int64_t number);
   JsonWriter& value(std::uint32_t number) { return value(static_cast<std::uint64_t>(number)); }
   JsonWriter& value(std::int32_t number) { return value(static_cast<std::int64_t>(number)); }
-  JsonWriter& value(double number);  // shortest form that reads back equal; NaN and infinities become null
+  JsonWriter& value(double number);  // fewest digits from 15 up that read back equal; NaN and infinities become null
   JsonWriter& value(const Json& tree);
   JsonWriter& null();
 
@@ -98,8 +103,12 @@ class JsonWriter {
   std::string take() { return std::move(out_); }
 
  private:
+  friend class Json;
+  void stop_after(std::size_t bytes) { stop_after_ = bytes; }  // what follows may be left out; for Json::brief
   void separate();
+  void write_integer(const Json& tree);
   std::string out_;
+  std::size_t stop_after_ = std::string::npos;
   bool needs_comma_ = false;
 };
 

@@ -23,6 +23,7 @@ struct Gpu {
 };
 
 std::span<const Gpu> gpus();
+std::span<const char* const> gpu_ids();
 const Gpu* find_gpu(std::string_view id);  // nullptr when unknown
 
 // Bytes of one cuBLAS workspace (per handle and stream, inside the caching allocator): 8 519 680 below compute capability

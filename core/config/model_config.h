@@ -46,8 +46,18 @@ struct ModelConfig {
   std::vector<std::pair<std::string, std::string>> notes;
 };
 
-// Reads a config.json text. Sizes are bounded (hidden_size <= 2^20, layers <= 4096, heads <= 65536, vocabulary <= 2^24, ...),
-// so that no later product of sizes can be absurd; out-of-bounds values are Problems, never clamped.
+// Largest sizes taken, some hundred times today's largest models, so that no later product can be absurd: even all of them
+// at once stay below 2^63 parameters. Out-of-bounds values are Problems, never clamped.
+inline constexpr std::uint64_t kMaxLayers = 4096;
+inline constexpr std::uint64_t kMaxHiddenSize = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kMaxIntermediateSize = std::uint64_t{1} << 22;
+inline constexpr std::uint64_t kMaxHeads = 65536;
+inline constexpr std::uint64_t kMaxHeadDim = 4096;
+inline constexpr std::uint64_t kMaxVocabSize = std::uint64_t{1} << 24;
+inline constexpr std::uint64_t kMaxPositions = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMaxPlainSize = std::uint64_t{1} << 24;  // in and out of a plain layer
+
+// Reads a config.json text. A key that is absent or null takes the family's default; keys that no size depends on are ignored.
 Result<ModelConfig> read_model_config(std::string_view text);
 Result<ModelConfig> model_config_from(const Json& root);
 

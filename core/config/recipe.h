@@ -70,14 +70,16 @@ struct Recipe {
   std::string gpu = "h100-80gb";           // id in the GPU catalogue (gpu.h); unknown ids are Problems
   std::uint64_t memory_limit_bytes = 0;    // 0: the GPU's own capacity
   AllocatorKind allocator = AllocatorKind::torch;
+
+  bool operator==(const Recipe&) const = default;
 };
 
 // One row of the key table, for flags, help and schema.
 struct RecipeKey {
   const char* name;                        // JSON key; the flag is --name with '-' for '_'
   enum class Kind : std::uint8_t { choice, flag, integer, real, names, text } kind;
-  std::span<const char* const> choices;    // spellings, for choice
-  std::uint64_t low, high;                 // for integer
+  std::span<const char* const> choices;    // spellings, for choice and for text ("gpu": the catalogue's ids)
+  std::uint64_t low, high;                 // of an integer or a real; how many, of names
 };
 std::span<const RecipeKey> recipe_keys();
 
@@ -85,10 +87,14 @@ std::span<const RecipeKey> recipe_keys();
 Result<Recipe> recipe_from(const Json& root, const Recipe& base = {});
 Result<Recipe> read_recipe(std::string_view text, const Recipe& base = {});
 
+// `base` with one key set from the text of a flag or a URL: flags take true/false, 1/0, yes/no, on/off and "" (given), names
+// are separated by commas, memory_limit_bytes takes "24GiB", "24GB" or plain bytes (memory_size.h).
+Result<Recipe> with_recipe_text(const Recipe& base, std::string_view key, std::string_view text);
+
 // Every key, resolved, in table order: the "recipe" object of reports.
 void write_recipe(JsonWriter& out, const Recipe& recipe);
 
-// The JSON spelling of key's value in `recipe` as text ("16", "amp-bf16", "true").
+// The value of `key` as text that with_recipe_text reads back ("16", "amp-bf16", "true", "q_proj,v_proj"); "" for no such key.
 std::string recipe_value(const Recipe& recipe, std::string_view key);
 
 }  // namespace ledger

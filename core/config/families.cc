@@ -1,0 +1,60 @@
+#include "core/config/families.h"
+
+#include <array>
+#include <vector>
+
+#include "core/base/nearest.h"
+
+namespace ledger {
+namespace {
+
+constexpr std::array kFamilies = {
+    Family{.model_type = "llama",
+           .architecture = Architecture::llama,
+           .hidden_act = "silu",
+           .vocab_size = 32000,
+           .hidden_size = 4096,
+           .intermediate_size = 11008,
+           .num_hidden_layers = 32,
+           .num_attention_heads = 32,
+           .num_key_value_heads = 0,
+           .head_dim = 0,
+           .max_position_embeddings = 2048,
+           .rms_norm_eps = 1e-6,
+           .rope_theta = 10000,
+           .tie_word_embeddings = false,
+           .attention_bias = false,
+           .mlp_bias = false,
+           .source = "transformers 5.12 models/llama/configuration_llama.py LlamaConfig"},
+};
+
+}  // namespace
+
+std::span<const Family> families() {
+  return kFamilies;
+}
+
+const Family* find_family(std::string_view model_type) {
+  for (const Family& family : kFamilies) {
+    if (model_type == family.model_type) return &family;
+  }
+  return nullptr;
+}
+
+std::string family_names() {
+  std::string names;
+  for (const Family& family : kFamilies) {
+    if (!names.empty()) names += '|';
+    names += family.model_type;
+  }
+  return names;
+}
+
+std::string nearest_family(std::string_view model_type) {
+  std::vector<const char*> names;
+  for (const Family& family : kFamilies)
+    names.push_back(family.model_type);
+  return nearest(model_type, names);
+}
+
+}  // namespace ledger

@@ -1,0 +1,340 @@
+#include "core/config/recipe.h"
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <type_traits>
+
+#include "core/base/nearest.h"
+#include "core/config/fields.h"
+#include "core/config/gpu.h"
+#include "core/config/memory_size.h"
+
+namespace ledger {
+namespace {
+
+using Kind = RecipeKey::Kind;
+
+// Spellings in the order of the enumerators.
+constexpr const char* kStack[] = {"hf", "hf-4", "torchtune", "torchtitan", "litgpt", "megatron", "native", "course"};
+constexpr const char* kMethod[] = {"full", "lora", "qlora"};
+constexpr const char* kPrecision[] = {"bf16", "amp-bf16",      "amp-fp16",
+                                      "fp32", "megatron-bf16", "megatron-bf16-bf16grad"};
+constexpr const char* kOptimizer[] = {
+    "adamw_fused",   "adamw_foreach", "adamw_forloop", "adamw_8bit",   "paged_adamw_8bit",
+    "adamw_ao_8bit", "adamw_ao_4bit", "sgd",           "sgd_momentum", "adafactor_torch",
+    "adafactor_hf",  "lion",          "muon",          "galore_adamw"};
+constexpr const char* kAttention[] = {"sdpa", "flash", "efficient", "math", "eager", "cudnn"};
+constexpr const char* kCheckpointing[] = {"none", "full", "full-reentrant", "selective", "offload"};
+constexpr const char* kLoss[] = {"full", "chunked", "fused_linear", "cut", "vocab_parallel"};
+constexpr const char* kAdapterDtype[] = {"fp32", "bf16"};
+constexpr const char* kUnits[] = {"layers", "titan"};
+constexpr const char* kShardDtype[] = {"bf16", "fp32"};
+constexpr const char* kOffload[] = {"none", "optimizer", "params", "activations"};
+constexpr const char* kAllocator[] = {"torch", "torch_expandable"};
+constexpr const char* kPipelineSchedule[] = {"1f1b", "interleaved"};
+
+static_assert(std::size(kStack) == static_cast<std::size_t>(Stack::course) + 1);
+static_assert(std::size(kPrecision) == static_cast<std::size_t>(Precision::megatron_bf16_bf16grad) + 1);
+static_assert(std::size(kOptimizer) == static_cast<std::size_t>(Optimizer::galore_adamw) + 1);
+static_assert(std::size(kAttention) == static_cast<std::size_t>(Attention::cudnn) + 1);
+static_assert(std::size(kCheckpointing) == static_cast<std::size_t>(Checkpointing::offload) + 1);
+static_assert(std::size(kLoss) == static_cast<std::size_t>(Loss::vocab_parallel) + 1);
+static_assert(std::size(kOffload) == static_cast<std::size_t>(Offload::activations) + 1);
+
+constexpr std::uint64_t kMaxRanks = 65536;    // of one kind of parallelism
+constexpr std::uint64_t kMaxNames = 64;       // LoRA targets
+constexpr std::uint64_t kMaxNameBytes = 128;  // of one target
+constexpr std::uint64_t kMaxMemory = std::uint64_t{1} << 50;
+
+using Read = std::optional<Problem> (*)(const RecipeKey& key, const Json& json, Recipe& recipe);
+using Write = void (*)(JsonWriter& out, const RecipeKey& key, const Recipe& recipe);
+
+struct Row {
+  RecipeKey key;
+  Read read;
+  Write write;
+};
+
+std::string joined(std::span<const char* const> choices) {
+  std::string all;
+  for (const char* choice : choices) {
+    if (!all.empty()) all += '|';
+    all += choice;
+  }
+  return all;
+}
+
+// Index of the spelling in `choices`.
+Result<std::size_t> read_spelling(const RecipeKey& key, const Json& json) {
+  const std::optional<std::string_view> text = json.as_string();
+  if (!text) return wrong_type(key.name, json, "string");
+  for (std::size_t i = 0; i < key.choices.size(); ++i) {
+    if (*text == key.choices[i]) return i;
+  }
+  return Problem{ProblemCode::not_one_of, key.name, json.brief(), joined(key.choices), nearest(*text, key.choices)};
+}
+
+template <auto Member>
+constexpr Row choice(const char* name, std::span<const char* const> choices) {
+  using Enum = std::remove_reference_t<decltype(std::declval<Recipe&>().*Member)>;
+  return {{name, Kind::choice, choices, 0, 0},
+          [](const RecipeKey& key, const Json& json, Recipe& recipe) -> std::optional<Problem> {
+            const Result<std::size_t> index = read_spelling(key, json);
+            if (!index.ok()) return index.problem();
+            recipe.*Member = static_cast<Enum>(index.value());
+            return std::nullopt;
+          },
+          [](JsonWriter& out, const RecipeKey& key, const Recipe& recipe) {
+            out.value(key.choices[static_cast<std::size_t>(recipe.*Member)]);
+          }};
+}
+
+template <auto Member>
+constexpr Row flag(const char* name) {
+  return {
+      {name, Kind::flag, {}, 0, 0},
+      [](const RecipeKey& key, const Json& json, Recipe& recipe) { return read_bool(json, key.name, recipe.*Member); },
+      [](JsonWriter& out, const RecipeKey&, const Recipe& recipe) { out.value(recipe.*Member); }};
+}
+
+template <auto Member>
+constexpr Row integer(const char* name, std::uint64_t low, std::uint64_t high) {
+  return {{name, Kind::integer, {}, low, high},
+          [](const RecipeKey& key, const Json& json, Recipe& recipe) {
+            return read_unsigned(json, key.name, key.low, key.high, recipe.*Member);
+          },
+          [](JsonWriter& out, const RecipeKey&, const Recipe& recipe) { out.value(recipe.*Member); }};
+}
+
+std::optional<Problem> read_dropout(const RecipeKey& key, const Json& json, Recipe& recipe) {
+  return read_real(json, key.name, static_cast<double>(key.low), static_cast<double>(key.high), recipe.lora_dropout);
+}
+
+std::optional<Problem> read_name(const RecipeKey& key, const Json& json, std::vector<std::string>& names) {
+  const std::optional<std::string_view> text = json.as_string();
+  if (!text) return wrong_type(key.name, json, "string");
+  if (text->empty() || text->size() > kMaxNameBytes) {
+    return Problem{ProblemCode::out_of_range, key.name, json.brief(), "1.." + std::to_string(kMaxNameBytes), ""};
+  }
+  names.emplace_back(*text);
+  return std::nullopt;
+}
+
+std::optional<Problem> read_targets(const RecipeKey& key, const Json& json, Recipe& recipe) {
+  std::vector<std::string> names;
+  if (json.is_array()) {
+    const std::size_t count = json.items().size();
+    if (count == 0 || count > kMaxNames) {
+      return Problem{ProblemCode::out_of_range, key.name, std::to_string(count), "1.." + std::to_string(kMaxNames), ""};
+    }
+    for (const Json& item : json.items()) {
+      if (auto problem = read_name(key, item, names)) return problem;
+    }
+  } else if (json.is_string()) {
+    if (auto problem = read_name(key, json, names)) return problem;
+  } else {
+    return wrong_type(key.name, json, "string|array");
+  }
+  recipe.targets = std::move(names);
+  return std::nullopt;
+}
+
+void write_targets(JsonWriter& out, const RecipeKey&, const Recipe& recipe) {
+  if (recipe.targets.size() == 1) {
+    out.value(recipe.targets.front());
+    return;
+  }
+  out.begin_array();
+  for (const std::string& name : recipe.targets)
+    out.value(name);
+  out.end_array();
+}
+
+std::optional<Problem> read_gpu(const RecipeKey& key, const Json& json, Recipe& recipe) {
+  const Result<std::size_t> index = read_spelling(key, json);
+  if (!index.ok()) return index.problem();
+  recipe.gpu = key.choices[index.value()];
+  return std::nullopt;
+}
+
+// One row per key, in the order of reports, forms and help.
+constexpr std::array kRows = {
+    choice<&Recipe::stack>("stack", kStack),
+    choice<&Recipe::method>("method", kMethod),
+    choice<&Recipe::precision>("precision", kPrecision),
+    flag<&Recipe::autocast>("autocast"),
+    choice<&Recipe::optimizer>("optimizer", kOptimizer),
+    integer<&Recipe::batch>("batch", 1, 65536),
+    integer<&Recipe::seq>("seq", 1, 16777216),
+    integer<&Recipe::grad_accum>("grad_accum", 1, 65536),
+    choice<&Recipe::attention>("attention", kAttention),
+    choice<&Recipe::checkpointing>("checkpointing", kCheckpointing),
+    choice<&Recipe::loss>("loss", kLoss),
+    flag<&Recipe::compile>("compile"),
+    flag<&Recipe::keep_outputs>("keep_outputs"),
+    integer<&Recipe::rank>("rank", 1, 65536),
+    Row{{"targets", Kind::names, {}, 1, kMaxNames}, read_targets, write_targets},
+    Row{{"lora_dropout", Kind::real, {}, 0, 1},
+        read_dropout,
+        [](JsonWriter& out, const RecipeKey&, const Recipe& recipe) { out.value(recipe.lora_dropout); }},
+    choice<&Recipe::adapter_dtype>("adapter_dtype", kAdapterDtype),
+    flag<&Recipe::dora>("dora"),
+    flag<&Recipe::double_quant>("double_quant"),
+    flag<&Recipe::prepare_kbit>("prepare_kbit"),
+    integer<&Recipe::dp>("dp", 1, kMaxRanks),
+    integer<&Recipe::tp>("tp", 1, kMaxRanks),
+    integer<&Recipe::pp>("pp", 1, kMaxRanks),
+    integer<&Recipe::cp>("cp", 1, kMaxRanks),
+    integer<&Recipe::ep>("ep", 1, kMaxRanks),
+    flag<&Recipe::sequence_parallel>("sequence_parallel"),
+    integer<&Recipe::zero>("zero", 0, 3),
+    choice<&Recipe::pipeline_schedule>("pipeline_schedule", kPipelineSchedule),
+    integer<&Recipe::micro_batches>("micro_batches", 1, 65536),
+    integer<&Recipe::fsdp>("fsdp", 0, 2),
+    choice<&Recipe::units>("units", kUnits),
+    flag<&Recipe::reshard_after_forward>("reshard_after_forward"),
+    choice<&Recipe::param_dtype>("param_dtype", kShardDtype),
+    choice<&Recipe::reduce_dtype>("reduce_dtype", kShardDtype),
+    flag<&Recipe::ddp_bucket_view>("ddp_bucket_view"),
+    choice<&Recipe::offload>("offload", kOffload),
+    Row{{"gpu", Kind::text, {}, 0, 0},
+        read_gpu,
+        [](JsonWriter& out, const RecipeKey&, const Recipe& recipe) { out.value(recipe.gpu); }},
+    integer<&Recipe::memory_limit_bytes>("memory_limit_bytes", 0, kMaxMemory),
+    choice<&Recipe::allocator>("allocator", kAllocator),
+};
+
+// The keys as callers see them; the GPU catalogue's ids are the choices of "gpu".
+const std::array<RecipeKey, kRows.size()>& keys() {
+  static const std::array<RecipeKey, kRows.size()> all = [] {
+    std::array<RecipeKey, kRows.size()> copy{};
+    for (std::size_t i = 0; i < kRows.size(); ++i) {
+      copy[i] = kRows[i].key;
+      if (copy[i].kind == Kind::text) copy[i].choices = gpu_ids();
+    }
+    return copy;
+  }();
+  return all;
+}
+
+std::optional<std::size_t> row_of(std::string_view name) {
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (name == kRows[i].key.name) return i;
+  }
+  return std::nullopt;
+}
+
+Problem unknown_key(std::string_view name) {
+  std::array<const char*, kRows.size()> names{};
+  for (std::size_t i = 0; i < kRows.size(); ++i)
+    names[i] = kRows[i].key.name;
+  return {ProblemCode::unknown_key, Json::of_string(std::string(name)).brief(), "", "", nearest(name, names)};
+}
+
+// A flag's or a URL's text as the JSON value it stands for; nothing when it cannot be one.
+std::optional<Json> json_from_text(const RecipeKey& key, std::string_view text) {
+  switch (key.kind) {
+    case Kind::choice:
+    case Kind::text:
+      return Json::of_string(std::string(text));
+    case Kind::flag:
+      if (text == "true" || text == "1" || text == "yes" || text == "on" || text.empty()) return Json::of_bool(true);
+      if (text == "false" || text == "0" || text == "no" || text == "off") return Json::of_bool(false);
+      return std::nullopt;
+    case Kind::names: {
+      std::vector<Json> names;
+      for (std::size_t start = 0; start <= text.size();) {
+        const std::size_t end = std::min(text.find(',', start), text.size());
+        names.push_back(Json::of_string(std::string(text.substr(start, end - start))));
+        start = end + 1;
+      }
+      return Json::of_array(std::move(names));
+    }
+    case Kind::integer:
+    case Kind::real:
+      break;
+  }
+  if (key.name == std::string_view("memory_limit_bytes")) {
+    const std::optional<Bytes> bytes = memory_size(text);
+    return bytes ? std::optional<Json>(Json::of_unsigned(*bytes)) : std::nullopt;
+  }
+  const Result<Json> number = parse_json(text);
+  if (!number.ok() || !number.value().as_real()) return std::nullopt;
+  return number.value();
+}
+
+const char* expected_of(Kind kind) {
+  switch (kind) {
+    case Kind::flag:
+      return "boolean";
+    case Kind::integer:
+      return "integer";
+    case Kind::real:
+      return "number";
+    default:
+      return "string";
+  }
+}
+
+}  // namespace
+
+std::span<const RecipeKey> recipe_keys() {
+  return keys();
+}
+
+Result<Recipe> recipe_from(const Json& root, const Recipe& base) {
+  if (!root.is_object()) return Problem{ProblemCode::not_an_object, "", type_name(root.type()), "object", ""};
+  Recipe recipe = base;
+  for (const auto& [name, value] : root.members()) {
+    const std::optional<std::size_t> row = row_of(name);
+    if (!row) return unknown_key(name);
+    if (value.is_null()) continue;
+    if (auto problem = kRows[*row].read(keys()[*row], value, recipe)) return *problem;
+  }
+  return recipe;
+}
+
+Result<Recipe> read_recipe(std::string_view text, const Recipe& base) {
+  const Result<Json> root = parse_json(text);
+  if (!root.ok()) return root.problem();
+  return recipe_from(root.value(), base);
+}
+
+Result<Recipe> with_recipe_text(const Recipe& base, std::string_view name, std::string_view text) {
+  const std::optional<std::size_t> row = row_of(name);
+  if (!row) return unknown_key(name);
+  const RecipeKey& key = keys()[*row];
+  const std::optional<Json> value = json_from_text(key, text);
+  if (!value) return wrong_type(key.name, Json::of_string(std::string(text)), expected_of(key.kind));
+  Recipe recipe = base;
+  if (auto problem = kRows[*row].read(key, *value, recipe)) return *problem;
+  return recipe;
+}
+
+void write_recipe(JsonWriter& out, const Recipe& recipe) {
+  out.begin_object();
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    out.key(kRows[i].key.name);
+    kRows[i].write(out, keys()[i], recipe);
+  }
+  out.end_object();
+}
+
+std::string recipe_value(const Recipe& recipe, std::string_view key) {
+  const std::optional<std::size_t> row = row_of(key);
+  if (!row) return "";
+  if (kRows[*row].key.kind == Kind::names) {
+    std::string names;
+    for (const std::string& name : recipe.targets)
+      names += names.empty() ? name : "," + name;
+    return names;
+  }
+  JsonWriter out;
+  kRows[*row].write(out, keys()[*row], recipe);
+  const std::string json = out.take();
+  // Spellings and ids carry nothing that JSON escapes.
+  return json.starts_with('"') ? json.substr(1, json.size() - 2) : json;
+}
+
+}  // namespace ledger
