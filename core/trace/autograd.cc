@@ -1,0 +1,311 @@
+// autograd.cc - the graph and the engine: PyTorch's order of evaluation and its moments of release.
+//
+// Sources: torch/csrc/autograd/engine.cpp (compute_dependencies, evaluate_function, validate_outputs), input_buffer.cpp,
+// functions/accumulate_grad.h, saved_variable.cpp; torch/utils/checkpoint.py (_checkpoint_without_reentrant_generator).
+
+#include <algorithm>
+#include <limits>
+
+#include "core/trace/operators.h"
+#include "core/trace/tape.h"
+
+namespace ledger {
+namespace {
+
+// The ready queue is a heap by sequence number: later operators first, gradient accumulation before all.
+bool runs_later(const Node* a, const Node* b) {
+  return a->sequence < b->sequence;
+}
+
+}  // namespace
+
+// --- building the graph -----------------------------------------------------------------------------------------------
+
+Node* Tape::accumulator_of(const Tensor& leaf) {
+  TensorImpl* impl = leaf.impl();
+  if (impl->accumulator == nullptr) {
+    Node* node = nodes_.take();
+    node->refs = 1;
+    node->rule = nullptr;
+    node->sequence = std::numeric_limits<std::uint64_t>::max();
+    node->tape = this;
+    node->scope = scope_;
+    node->layer = layer_;
+    node->category = Category::gradients;
+    node->edge_count = node->saved_count = 0;
+    node->output_count = 1;
+    node->outputs[0] = {impl->shape, impl->dtype};
+    node->variable = impl;
+    node->dependencies = node->visited = 0;
+    impl->accumulator = node;
+  }
+  return impl->accumulator;
+}
+
+Node* Tape::edge_target(const Tensor& input) {
+  if (!input.requires_grad()) return nullptr;
+  Node* target = input.impl()->grad_fn != nullptr ? input.impl()->grad_fn : accumulator_of(input);
+  ++target->refs;
+  return target;
+}
+
+Node* Tape::node(BackwardRule rule, std::initializer_list<const Tensor*> inputs) {
+  return node(rule, std::span(inputs.begin(), inputs.size()));
+}
+
+Node* Tape::node(BackwardRule rule, std::span<const Tensor* const> inputs) {
+  if (!grad_enabled_ || muted_) return nullptr;
+  const bool needed = std::any_of(inputs.begin(), inputs.end(), [](const Tensor* t) { return *t && t->requires_grad(); });
+  if (!needed) return nullptr;
+  if (recomputing_ != nullptr) return &recompute_node_;
+  Node* node = nodes_.take();
+  node->refs = 0;
+  node->rule = rule;
+  node->sequence = sequence_++;
+  node->tape = this;
+  node->scope = scope_;
+  node->layer = layer_;
+  node->category = category_ == Category::logits ? Category::logits : Category::activation_gradients;
+  node->saved_count = node->output_count = 0;
+  node->edge_count = static_cast<std::uint8_t>(inputs.size());
+  node->attr = {};
+  node->variable = nullptr;
+  node->dependencies = node->visited = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = *inputs[i];
+    node->edges[i] = {input ? edge_target(input) : nullptr, input ? input.impl()->output_nr : std::uint8_t{0}};
+  }
+  node->input_shape = inputs[0]->shape();
+  node->input_dtype = inputs[0]->dtype();
+  return node;
+}
+
+void Tape::save(Node* node, const Tensor& tensor) {
+  if (node == nullptr) return;
+  if (recomputing_ != nullptr) {
+    if (muted_) return;
+    recomputing_->tensors.push_back(detach(tensor));
+    if (recomputing_->tensors.size() == recomputing_->saved) muted_ = true;
+    return;
+  }
+  SavedTensor& slot = node->saved[node->saved_count++];
+  if (recording_ != nullptr) {
+    ++recording_->refs;
+    slot = {Tensor(), recording_, recording_->saved++};
+  } else {
+    slot = {tensor, nullptr, 0};
+  }
+}
+
+void Tape::attach(Node* node, Tensor& output) {
+  if (node == nullptr) return;
+  output.impl()->requires_grad = true;
+  if (node == &recompute_node_) return;
+  ++node->refs;
+  output.impl()->grad_fn = node;
+  output.impl()->output_nr = node->output_count;
+  node->outputs[node->output_count++] = {output.shape(), output.dtype()};
+}
+
+Tensor Tape::unpack(Node& node, std::size_t index) {
+  SavedTensor& saved = node.saved[index];
+  if (saved.frame == nullptr) return saved.tensor;
+  if (!saved.frame->recomputed) recompute(*saved.frame);
+  return std::move(saved.frame->tensors[saved.slot]);
+}
+
+void Tape::release_saved(Node& node) {
+  for (std::size_t i = 0; i < node.saved_count; ++i) {
+    node.saved[i].tensor.reset();
+    if (CheckpointFrame* frame = std::exchange(node.saved[i].frame, nullptr)) release_frame(frame);
+  }
+  node.saved_count = 0;
+}
+
+void Tape::release_frame(CheckpointFrame* frame) {
+  if (--frame->refs != 0) return;
+  frame->tensors.clear();
+  frame->recompute = nullptr;
+  frames_.give(frame);
+}
+
+// Destruction is a work list, not recursion: graphs are as deep as the model, and wasm stacks are small.
+void Tape::release_node(Node* node) {
+  if (--node->refs != 0) return;
+  dying_.push_back(node);
+  if (destroying_) return;
+  destroying_ = true;
+  while (!dying_.empty()) {
+    Node* next = dying_.back();
+    dying_.pop_back();
+    destroy(next);
+  }
+  destroying_ = false;
+}
+
+void Tape::destroy(Node* node) {
+  release_saved(*node);
+  for (std::size_t i = 0; i < node->edge_count; ++i) {
+    if (Node* target = std::exchange(node->edges[i].node, nullptr)) release_node(target);
+  }
+  node->edge_count = 0;
+  for (Tensor& gradient : node->pending) gradient.reset();
+  nodes_.give(node);
+}
+
+// --- checkpointing ------------------------------------------------------------------------------------------------------
+
+Tensor Tape::checkpoint(const std::function<Tensor()>& region) {
+  if (!grad_enabled_ || recomputing_ != nullptr) return region();
+  CheckpointFrame* frame = frames_.take();
+  frame->refs = 1;
+  frame->saved = 0;
+  frame->recomputed = false;
+  frame->autocast = autocast_;
+  frame->scope = scope_;
+  frame->layer = layer_;
+  frame->recompute = [region] { region(); };
+  CheckpointFrame* const outer = std::exchange(recording_, frame);
+  Tensor output = region();
+  recording_ = outer;
+  release_frame(frame);
+  return output;
+}
+
+void Tape::recompute(CheckpointFrame& frame) {
+  const NameId scope = std::exchange(scope_, frame.scope);
+  const Layer layer(*this, frame.layer);
+  const In in(*this, Category::activations);
+  const bool grad_enabled = std::exchange(grad_enabled_, true);
+  recomputing_ = &frame;
+  frame.tensors.reserve(frame.saved);
+  {
+    const Autocast autocast(*this, frame.autocast, autocast_dtype_);
+    frame.recompute();
+  }
+  recomputing_ = nullptr;
+  muted_ = finished_;
+  frame.recomputed = true;
+  frame.tensors.resize(frame.saved);
+  grad_enabled_ = grad_enabled;
+  scope_ = scope;
+}
+
+// --- the engine ------------------------------------------------------------------------------------------------------------
+
+std::vector<Node*> Tape::count_dependencies(Node* root) {
+  ++backward_passes_;
+  std::vector<Node*> stack = {root};
+  root->visited = backward_passes_;
+  root->dependencies = 0;
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    for (std::size_t i = 0; i < node->edge_count; ++i) {
+      Node* target = node->edges[i].node;
+      if (target == nullptr) continue;
+      if (target->visited != backward_passes_) {
+        target->visited = backward_passes_;
+        target->dependencies = 0;
+        stack.push_back(target);
+      }
+      ++target->dependencies;
+    }
+  }
+  return {root};
+}
+
+void Tape::backward(const Tensor& root) {
+  Node* const root_node = root.impl()->grad_fn;
+  if (root_node == nullptr) return;
+  const NoGrad no_grad(*this);
+  const NameId scope = scope_;
+  const std::int32_t layer = layer_;
+  const Category category = category_;
+  in_backward_ = true;
+  category_ = root_node->category;
+  scope_ = root_node->scope;
+  const Tensor seed = ones_like(root);  // torch.autograd.backward holds it until the engine returns
+  std::vector<Node*> ready = count_dependencies(root_node);
+  root_node->pending[root.impl()->output_nr] = seed;
+  while (!ready.empty()) {
+    std::pop_heap(ready.begin(), ready.end(), runs_later);
+    Node* node = ready.back();
+    ready.pop_back();
+    scope_ = node->scope;
+    layer_ = node->layer;
+    category_ = node->category;
+    evaluate(node, ready);
+  }
+  in_backward_ = false;
+  scope_ = scope;
+  layer_ = layer;
+  category_ = category;
+}
+
+void Tape::evaluate(Node* node, std::vector<Node*>& ready) {
+  if (node->variable != nullptr) {
+    accumulate_grad(*node, std::move(node->pending[0]));
+    return;
+  }
+  Gradients outputs;
+  {
+    const Gradients inputs = std::move(node->pending);
+    node->rule(*node, inputs, outputs);
+    validate(*node, outputs);
+  }
+  release_saved(*node);
+  for (std::size_t i = 0; i < node->edge_count; ++i) {
+    if (node->edges[i].node != nullptr) deliver(node->edges[i], std::move(outputs[i]), ready);
+  }
+}
+
+// A gradient takes the shape and dtype of what it belongs to: broadcast dimensions are summed, casts undone.
+void Tape::validate(Node& node, Gradients& gradients) {
+  for (std::size_t i = 0; i < node.edge_count; ++i) {
+    Tensor& gradient = gradients[i];
+    if (!gradient) continue;
+    if (node.edges[i].node == nullptr) {
+      gradient.reset();
+      continue;
+    }
+    const OutputMeta& meta = node.edges[i].node->outputs[node.edges[i].input_nr];
+    if (!gradient.shape().same_sizes(meta.shape)) gradient = sum_to(gradient, meta.shape);
+    if (gradient.dtype() != meta.dtype) gradient = to(gradient, meta.dtype);
+  }
+}
+
+void Tape::deliver(Edge& edge, Tensor gradient, std::vector<Node*>& ready) {
+  Node* target = edge.node;
+  if (gradient) {
+    Tensor& pending = target->pending[edge.input_nr];
+    if (!pending) {
+      pending = std::move(gradient);
+    } else if (options_.accumulate_in_place && pending.impl()->refs == 1 && pending.impl()->storage->refs == 1) {
+      add_inplace(pending, gradient);
+    } else {
+      pending = add(pending, gradient);
+    }
+  }
+  if (--target->dependencies == 0) {
+    ready.push_back(target);
+    std::push_heap(ready.begin(), ready.end(), runs_later);
+  }
+}
+
+void Tape::accumulate_grad(Node& node, Tensor gradient) {
+  TensorImpl* leaf = node.variable;
+  if (!gradient) return;
+  if (leaf->grad) {
+    add_inplace(leaf->grad, gradient);
+    return;
+  }
+  const bool steal = gradient.impl()->refs == 1 && gradient.is_contiguous();
+  leaf->grad = steal ? std::move(gradient) : clone(gradient);
+  relabel(leaf->grad, Category::gradients);
+  if (leaf->parameter >= 0) {
+    trace_.parameters[static_cast<std::size_t>(leaf->parameter)].gradient = leaf->grad.impl()->storage->id;
+  }
+}
+
+}  // namespace ledger

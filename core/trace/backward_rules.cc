@@ -1,0 +1,173 @@
+// backward_rules.cc - derivatives.yaml, formula by formula. C++ temporaries die where PyTorch's do, at the end of the full
+// expression, so a formula written the same way has the same peak.
+//
+// Sources: tools/autograd/derivatives.yaml and torch/csrc/autograd/FunctionsManual.cpp (PyTorch 2.6; unchanged in 2.14 for
+// these operators).
+
+#include "core/trace/backward_rules.h"
+
+#include "core/trace/operators.h"
+
+namespace ledger::backward {
+
+void view(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = reshape(in[0], node.input_shape);
+}
+
+void transpose(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = ledger::transpose(in[0], static_cast<int>(node.attr.i[0]), static_cast<int>(node.attr.i[1]));
+}
+
+// slice_backward: a zero tensor of the whole input with the gradient copied into its place.
+void slice(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor whole = zeros(*node.tape, node.input_shape, in[0].dtype());
+  const auto dim = static_cast<int>(node.attr.i[0]);
+  copy_into(ledger::slice(whole, dim, static_cast<std::uint64_t>(node.attr.i[1]), in[0].dim(dim)), in[0]);
+  out[0] = whole;
+}
+
+void pass(Node&, const Gradients& in, Gradients& out) {
+  out[0] = in[0];
+}
+
+void add(Node& node, const Gradients& in, Gradients& out) {
+  if (node.needs(0)) out[0] = in[0];
+  if (node.needs(1)) out[1] = in[0];
+}
+
+// Saved: self if other needs a gradient, then other if self does.
+void mul(Node& node, const Gradients& in, Gradients& out) {
+  std::size_t next = 0;
+  const Tensor self = node.needs(1) ? node.tape->unpack(node, next++) : Tensor();
+  const Tensor other = node.needs(0) ? node.tape->unpack(node, next++) : Tensor();
+  if (node.needs(0)) out[0] = in[0] * other;
+  if (node.needs(1)) out[1] = in[0] * self;
+}
+
+void mul_scalar(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = in[0] * node.attr.x;
+}
+
+void div_scalar(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = in[0] / node.attr.x;
+}
+
+void neg(Node&, const Gradients& in, Gradients& out) {
+  out[0] = ledger::neg(in[0]);
+}
+
+void pow_scalar(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor self = node.tape->unpack(node, 0);
+  const double exponent = node.attr.x;
+  out[0] = in[0] * (exponent * pow(self, exponent - 1));
+}
+
+void rsqrt(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor result = node.tape->unpack(node, 0);
+  out[0] = -0.5 * in[0] * pow(result, 3);
+}
+
+void silu(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor self = node.tape->unpack(node, 0);
+  out[0] = silu_backward(in[0], self);
+}
+
+void to_copy(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = to(in[0], node.input_dtype);
+}
+
+// mean_backward: sum_backward (an expanded view) divided by the number of elements that were averaged.
+void mean(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = expand(in[0], node.input_shape) / node.attr.x;
+}
+
+// Saved nothing; attr: dimension and size of the first part.
+void cat(Node& node, const Gradients& in, Gradients& out) {
+  const auto dim = static_cast<int>(node.attr.i[0]);
+  const auto first = static_cast<std::uint64_t>(node.attr.i[1]);
+  const Dim& whole = in[0].dim(dim);
+  if (node.needs(0)) out[0] = ledger::slice(in[0], dim, 0, node.input_shape[static_cast<std::size_t>(dim)]);
+  if (node.needs(1)) {
+    const Sym sym = whole.size - first == first ? node.input_shape[static_cast<std::size_t>(dim)].sym : Sym::none;
+    out[1] = ledger::slice(in[0], dim, first, {whole.size - first, sym});
+  }
+}
+
+namespace {
+
+// mm_mat1_backward and mm_mat2_backward: the gradient takes the memory order of what it belongs to, so the gradient of a
+// transposed weight is the transpose of a fresh contiguous [out, in].
+void matrix_gradients(Node& node, const Tensor& gradient, std::size_t first, std::size_t next_saved, Gradients& out) {
+  const Tensor a = node.needs(first + 1) ? node.tape->unpack(node, next_saved++) : Tensor();
+  const Tensor b = node.needs(first) ? node.tape->unpack(node, next_saved++) : Tensor();
+  if (node.needs(first)) out[first] = ledger::mm(gradient, ledger::transpose(b, 0, 1));
+  if (node.needs(first + 1)) {
+    const bool transposed = node.attr.i[0] != 0;
+    out[first + 1] = transposed ? ledger::transpose(ledger::mm(ledger::transpose(gradient, 0, 1), a), 0, 1)
+                                : ledger::mm(ledger::transpose(a, 0, 1), gradient);
+  }
+}
+
+}  // namespace
+
+void mm(Node& node, const Gradients& in, Gradients& out) {
+  matrix_gradients(node, in[0], 0, 0, out);
+}
+
+void addmm(Node& node, const Gradients& in, Gradients& out) {
+  if (node.needs(0)) out[0] = in[0];  // summed over the rows by the engine's validation
+  matrix_gradients(node, in[0], 1, 0, out);
+}
+
+// embedding_dense_backward: a zero-filled gradient of the whole table.
+void embedding(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor ids = node.tape->unpack(node, 0);
+  Tensor table = node.tape->empty(OpKind::embedding_backward, node.input_shape, in[0].dtype());
+  node.tape->run(OpKind::embedding_backward, {&in[0], &ids}, {&table});
+  out[0] = table;
+}
+
+void log_softmax(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor result = node.tape->unpack(node, 0);
+  Tensor gradient = node.tape->empty(OpKind::log_softmax_backward, node.input_shape, node.input_dtype);
+  node.tape->run(OpKind::log_softmax_backward, {&in[0], &result}, {&gradient});
+  out[0] = gradient;
+}
+
+// Saved: log-probabilities (only their shape matters), targets, total_weight.
+void nll_loss(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor log_probabilities = node.tape->unpack(node, 0);
+  const Tensor targets = node.tape->unpack(node, 1);
+  const Tensor total_weight = node.tape->unpack(node, 2);
+  Tensor gradient = node.tape->empty(OpKind::nll_loss_backward, node.input_shape, node.input_dtype);
+  node.tape->run(OpKind::nll_loss_backward, {&in[0], &targets, &total_weight}, {&gradient});
+  out[0] = gradient;
+}
+
+// Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all query
+// heads before they are summed into the key/value heads.
+void flash_attention(Node& node, const Gradients& in, Gradients& out) {
+  Tape& tape = *node.tape;
+  std::array<Tensor, 7> saved;
+  for (std::size_t i = 0; i < saved.size(); ++i) saved[i] = tape.unpack(node, i);
+  const Tensor &q = saved[0], &k = saved[1], &v = saved[2];
+  const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
+  const Tensor gradient = contiguous(ledger::transpose(in[0], 1, 2));
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto strides = saved[i].impl()->strides;
+    out[i] = tape.empty(OpKind::flash_attention_backward, saved[i].shape(), saved[i].dtype(), &strides);
+  }
+  const Dim padded_s{round_up(s.size, 128), s.size % 128 == 0 ? s.sym : Sym::none};
+  const Dim padded_d{round_up(d.size, 32), d.size % 32 == 0 ? d.sym : Sym::none};
+  const Tensor softmax_d = tape.scratch({b, nh, padded_s}, DType::f32);
+  const Tensor dq_accum = tape.scratch({b, padded_s, nh, padded_d}, DType::f32);
+  Tensor dk_expanded, dv_expanded;
+  if (k.dim(1).size != nh.size) {
+    dk_expanded = tape.scratch({b, s, nh, d}, q.dtype());
+    dv_expanded = tape.scratch({b, s, nh, d}, q.dtype());
+  }
+  const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
+  tape.run(OpKind::flash_attention_backward, {&gradient_heads, &q, &k, &v, &saved[3], &saved[4]}, {&out[0], &out[1], &out[2]});
+}
+
+}  // namespace ledger::backward

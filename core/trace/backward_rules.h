@@ -1,0 +1,30 @@
+// backward_rules.h - one rule per differentiable operator; see backward_rules.cc for the formulas.
+#pragma once
+
+#include "core/trace/node.h"
+
+namespace ledger::backward {
+
+void view(Node& node, const Gradients& in, Gradients& out);
+void transpose(Node& node, const Gradients& in, Gradients& out);
+void slice(Node& node, const Gradients& in, Gradients& out);
+void pass(Node& node, const Gradients& in, Gradients& out);
+void add(Node& node, const Gradients& in, Gradients& out);
+void mul(Node& node, const Gradients& in, Gradients& out);
+void mul_scalar(Node& node, const Gradients& in, Gradients& out);
+void div_scalar(Node& node, const Gradients& in, Gradients& out);
+void neg(Node& node, const Gradients& in, Gradients& out);
+void pow_scalar(Node& node, const Gradients& in, Gradients& out);
+void rsqrt(Node& node, const Gradients& in, Gradients& out);
+void silu(Node& node, const Gradients& in, Gradients& out);
+void to_copy(Node& node, const Gradients& in, Gradients& out);
+void mean(Node& node, const Gradients& in, Gradients& out);
+void cat(Node& node, const Gradients& in, Gradients& out);
+void mm(Node& node, const Gradients& in, Gradients& out);
+void addmm(Node& node, const Gradients& in, Gradients& out);
+void embedding(Node& node, const Gradients& in, Gradients& out);
+void log_softmax(Node& node, const Gradients& in, Gradients& out);
+void nll_loss(Node& node, const Gradients& in, Gradients& out);
+void flash_attention(Node& node, const Gradients& in, Gradients& out);
+
+}  // namespace ledger::backward

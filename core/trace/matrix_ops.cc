@@ -1,0 +1,133 @@
+// matrix_ops.cc - matrix products, tables, the loss and attention.
+
+#include "core/trace/backward_rules.h"
+#include "core/trace/operators.h"
+#include "core/trace/strides.h"
+
+namespace ledger {
+namespace {
+
+bool is_transposed(const Tensor& b) {
+  const Strides& strides = b.impl()->strides;
+  return strides[0] == 1 && strides[1] == static_cast<std::int64_t>(b.dim(0).size);
+}
+
+// [.., n] as [rows, n].
+Shape rows_of(const Shape& shape) {
+  Dim rows{1, Sym::none};
+  for (std::size_t i = 0; i + 1 < shape.rank; ++i) rows.size = times(rows.size, shape[i].size);
+  const bool tokens = shape.rank == 3 && shape[0].sym == Sym::b && shape[1].sym == Sym::s;
+  if (tokens) rows.sym = Sym::tokens;
+  return {rows, shape.last()};
+}
+
+Shape with_last(const Shape& shape, Dim last) {
+  Shape result = shape;
+  result.dims[result.rank - 1u] = last;
+  return result;
+}
+
+}  // namespace
+
+Tensor mm(const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::mm, {&a, &b});
+  if (node != nullptr) node->attr.i[0] = is_transposed(b) ? 1 : 0;
+  if (b.requires_grad()) tape.save(node, a);
+  if (a.requires_grad()) tape.save(node, b);
+  Tensor result = tape.empty(OpKind::mm, {a.dim(0), b.dim(1)}, a.dtype());
+  tape.ensure_cublas_workspace();
+  tape.run(OpKind::mm, {&a, &b}, {&result});
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::addmm, {&bias, &a, &b});
+  if (node != nullptr) node->attr.i[0] = is_transposed(b) ? 1 : 0;
+  if (b.requires_grad()) tape.save(node, a);
+  if (a.requires_grad()) tape.save(node, b);
+  Tensor result = tape.empty(OpKind::addmm, {a.dim(0), b.dim(1)}, a.dtype());
+  tape.ensure_cublas_workspace();
+  tape.run(OpKind::addmm, {&bias, &a, &b}, {&result});
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  Tensor result = tape.empty(OpKind::bmm, {a.dim(0), a.dim(1), b.dim(2)}, a.dtype());
+  tape.ensure_cublas_workspace();
+  tape.run(OpKind::bmm, {&a, &b}, {&result});
+  return result;
+}
+
+Tensor linear(const Tensor& input, const Tensor& master_weight, const Tensor& master_bias) {
+  Tape& tape = input.tape();
+  const Tensor x = tape.autocast_low(input);
+  const Tensor weight = tape.autocast_low(master_weight);
+  const Tensor bias = master_bias ? tape.autocast_low(master_bias) : Tensor();
+  const Tensor rows = x.rank() == 2 ? x : reshape(x, rows_of(x.shape()));
+  const Tensor transposed = transpose(weight, 0, 1);
+  const Tensor product = bias ? addmm(bias, rows, transposed) : mm(rows, transposed);
+  return x.rank() == 2 ? product : view(product, with_last(x.shape(), weight.dim(0)));
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& ids) {
+  Tape& tape = weight.tape();
+  Node* node = tape.node(backward::embedding, {&weight});
+  tape.save(node, ids);
+  Shape shape = ids.shape();
+  shape.dims[shape.rank++] = weight.dim(1);
+  Tensor result = tape.empty(OpKind::embedding, shape, weight.dtype());
+  tape.run(OpKind::embedding, {&weight, &ids}, {&result});
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor log_softmax(const Tensor& input) {
+  Tape& tape = input.tape();
+  const Tensor a = tape.autocast_fp32(input);
+  Node* node = tape.node(backward::log_softmax, {&a});
+  Tensor result = tape.empty(OpKind::log_softmax, a.shape(), a.dtype());
+  tape.run(OpKind::log_softmax, {&a}, {&result});
+  tape.save_output(node, result);
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor nll_loss(const Tensor& input, const Tensor& targets) {
+  Tape& tape = input.tape();
+  const Tensor a = tape.autocast_fp32(input);
+  Node* node = tape.node(backward::nll_loss, {&a});
+  tape.save(node, a);
+  tape.save(node, targets);
+  Tensor loss = tape.empty(OpKind::nll_loss, Shape{}, a.dtype());
+  const Tensor total_weight = tape.empty(OpKind::nll_loss, Shape{}, a.dtype());
+  tape.run(OpKind::nll_loss, {&a, &targets}, {&loss, &total_weight});
+  tape.save(node, total_weight);
+  tape.attach(node, loss);
+  return loss;
+}
+
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+  Tape& tape = query.tape();
+  const Tensor q = tape.autocast_low(query);
+  const Tensor k = tape.autocast_low(key);
+  const Tensor v = tape.autocast_low(value);
+  Node* node = tape.node(backward::flash_attention, {&q, &k, &v});
+  for (const Tensor* input : {&q, &k, &v}) tape.save(node, *input);
+  const auto strides = elementwise_strides(q.shape(), q);
+  Tensor out = tape.empty(OpKind::flash_attention, q.shape(), q.dtype(), strides ? &*strides : nullptr);
+  const Tensor logsumexp = tape.empty(OpKind::flash_attention, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
+  const Tensor rng_state = tape.empty(OpKind::flash_attention, {{16, Sym::none}}, DType::u8);
+  const Tensor unused = tape.empty(OpKind::flash_attention, {{8, Sym::none}}, DType::u8);
+  tape.run(OpKind::flash_attention, {&q, &k, &v}, {&out, &logsumexp, &rng_state, &unused});
+  tape.save_output(node, out);
+  for (const Tensor* output : {&logsumexp, &rng_state, &unused}) tape.save(node, *output);
+  tape.attach(node, out);
+  return out;
+}
+
+}  // namespace ledger

@@ -1,0 +1,82 @@
+// node.h - a node of the autograd graph: what it saved, where its gradients go, and the rule that computes them.
+//
+// Source: PyTorch torch/csrc/autograd/{function.h, saved_variable.h}, torch/utils/checkpoint.py (_CheckpointFrame).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/trace/tensor.h"
+
+namespace ledger {
+
+inline constexpr std::size_t kMaxEdges = 4;
+inline constexpr std::size_t kMaxOutputs = 3;
+inline constexpr std::size_t kMaxSaved = 7;  // flash attention: q, k, v, out, logsumexp and two random states
+
+using Gradients = std::array<Tensor, kMaxEdges>;
+
+// Computes gradients of the node's inputs (`out`, by edge) from those of its outputs (`in`). Leave an entry empty where no
+// gradient is needed or none flows.
+using BackwardRule = void (*)(Node& node, const Gradients& in, Gradients& out);
+
+// One checkpointed region (torch.utils.checkpoint, use_reentrant=False): saved tensors are dropped in forward and made
+// again by running `recompute` when the first of them is asked for.
+struct CheckpointFrame {
+  std::uint32_t refs = 0;
+  std::uint32_t saved = 0;            // tensors packed in forward; recomputation stops after as many (early_stop)
+  bool recomputed = false;
+  bool autocast = false;
+  NameId scope = 0;
+  std::int32_t layer = -1;
+  std::function<void()> recompute;    // holds the region's inputs
+  std::vector<Tensor> tensors;        // by slot, each emptied when its node takes it
+};
+
+struct SavedTensor {
+  Tensor tensor;
+  CheckpointFrame* frame = nullptr;  // owned reference
+  std::uint32_t slot = 0;
+};
+
+struct Edge {
+  Node* node = nullptr;  // owned reference; null when that input needs no gradient
+  std::uint8_t input_nr = 0;
+};
+
+struct OutputMeta {
+  Shape shape;
+  DType dtype = DType::f32;
+};
+
+struct Node {
+  std::uint32_t refs = 0;
+  BackwardRule rule = nullptr;
+  std::uint64_t sequence = 0;  // later nodes run first; accumulators before everything
+  Tape* tape = nullptr;
+  NameId scope = 0;
+  std::int32_t layer = -1;
+  Category category = Category::activation_gradients;  // of what the rule allocates
+
+  std::uint8_t edge_count = 0;
+  std::uint8_t saved_count = 0;
+  std::uint8_t output_count = 0;
+  std::array<Edge, kMaxEdges> edges;
+  std::array<SavedTensor, kMaxSaved> saved;
+  std::array<OutputMeta, kMaxOutputs> outputs;
+  Attr attr;
+  Shape input_shape;            // of the first input, for rules that restore it (view, slice)
+  DType input_dtype = DType::f32;
+  TensorImpl* variable = nullptr;  // accumulators: the leaf, not owned
+
+  // Engine state during one backward pass.
+  Gradients pending;
+  std::uint32_t dependencies = 0;
+  std::uint32_t visited = 0;  // number of the backward pass that counted it
+
+  bool needs(std::size_t edge) const { return edge < edge_count && edges[edge].node != nullptr; }
+};
+
+}  // namespace ledger

@@ -1,0 +1,257 @@
+#include "core/trace/operators.h"
+
+#include "core/trace/backward_rules.h"
+#include "core/trace/strides.h"
+
+namespace ledger {
+namespace {
+
+Shape broadcast(const Shape& a, const Shape& b) {
+  if (a.same_sizes(b)) return a;
+  const Shape& longer = a.rank >= b.rank ? a : b;
+  const Shape& shorter = a.rank >= b.rank ? b : a;
+  Shape result = longer;
+  const std::size_t skip = static_cast<std::size_t>(longer.rank - shorter.rank);
+  for (std::size_t i = 0; i < shorter.rank; ++i) {
+    if (result.dims[i + skip].size == 1) result.dims[i + skip] = shorter[i];
+  }
+  return result;
+}
+
+// torch.result_type for the dtypes a model meets: the wider float wins, a float beats an integer.
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (!info(a).floating) return b;
+  if (!info(b).floating) return a;
+  if (element_bytes(a) == element_bytes(b)) return DType::f32;  // bf16 with fp16
+  return element_bytes(a) > element_bytes(b) ? a : b;
+}
+
+Tensor fresh(Tape& tape, OpKind op, const Shape& shape, DType dtype, const std::optional<Strides>& strides) {
+  return tape.empty(op, shape, dtype, strides ? &*strides : nullptr);
+}
+
+Tensor unary(OpKind op, const Tensor& a, DType dtype, Attr attr = {}) {
+  Tape& tape = a.tape();
+  Tensor result = fresh(tape, op, a.shape(), dtype, elementwise_strides(a.shape(), a));
+  tape.run(op, {&a}, {&result}, attr);
+  return result;
+}
+
+// A unary operator whose rule needs only `attr`.
+Tensor unary_with_rule(OpKind op, const Tensor& a, DType dtype, BackwardRule rule, Attr attr = {}) {
+  Node* node = a.tape().node(rule, {&a});
+  if (node != nullptr) node->attr = attr;
+  Tensor result = unary(op, a, dtype, attr);
+  a.tape().attach(node, result);
+  return result;
+}
+
+Tensor binary(OpKind op, const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  const Shape shape = broadcast(a.shape(), b.shape());
+  Tensor result = fresh(tape, op, shape, promote(a.dtype(), b.dtype()), elementwise_strides(shape, a, &b));
+  tape.run(op, {&a, &b}, {&result});
+  return result;
+}
+
+}  // namespace
+
+// --- element-wise ------------------------------------------------------------------------------------------------------
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  Node* node = a.tape().node(backward::add, {&a, &b});
+  Tensor result = binary(OpKind::add, a, b);
+  a.tape().attach(node, result);
+  return result;
+}
+
+Tensor add(const Tensor& a, double b) {
+  return unary_with_rule(OpKind::add_scalar, a, a.dtype(), backward::pass, {b, {}});
+}
+
+void add_inplace(const Tensor& a, const Tensor& b) {
+  a.tape().run(OpKind::add_inplace, {&a, &b}, {&a});
+}
+
+Tensor mul(const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::mul, {&a, &b});
+  if (b.requires_grad()) tape.save(node, a);
+  if (a.requires_grad()) tape.save(node, b);
+  Tensor result = binary(OpKind::mul, a, b);
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor mul(const Tensor& a, double b) {
+  return unary_with_rule(OpKind::mul_scalar, a, a.dtype(), backward::mul_scalar, {b, {}});
+}
+
+void mul_inplace(const Tensor& a, const Tensor& scalar) {
+  a.tape().run(OpKind::mul_inplace, {&a, &scalar}, {&a});
+}
+
+Tensor div(const Tensor& a, double b) {
+  return unary_with_rule(OpKind::div_scalar, a, a.dtype(), backward::div_scalar, {b, {}});
+}
+
+Tensor neg(const Tensor& a) {
+  return unary_with_rule(OpKind::neg, a, a.dtype(), backward::neg);
+}
+
+Tensor pow(const Tensor& input, double exponent) {
+  const Tensor a = input.tape().autocast_fp32(input);
+  Node* node = a.tape().node(backward::pow_scalar, {&a});
+  if (node != nullptr) node->attr.x = exponent;
+  a.tape().save(node, a);
+  Tensor result = unary(OpKind::pow_scalar, a, a.dtype(), {exponent, {}});
+  a.tape().attach(node, result);
+  return result;
+}
+
+Tensor rsqrt(const Tensor& input) {
+  const Tensor a = input.tape().autocast_fp32(input);
+  Node* node = a.tape().node(backward::rsqrt, {&a});
+  Tensor result = unary(OpKind::rsqrt, a, a.dtype());
+  a.tape().save_output(node, result);
+  a.tape().attach(node, result);
+  return result;
+}
+
+Tensor reciprocal(const Tensor& a) {
+  return unary(OpKind::reciprocal, a, a.dtype());
+}
+
+Tensor clamp_max(const Tensor& a, double limit) {
+  return unary(OpKind::clamp_max, a, a.dtype(), {limit, {}});
+}
+
+Tensor cos(const Tensor& a) {
+  return unary(OpKind::cos, a, a.dtype());
+}
+
+Tensor sin(const Tensor& a) {
+  return unary(OpKind::sin, a, a.dtype());
+}
+
+Tensor silu(const Tensor& a) {
+  Node* node = a.tape().node(backward::silu, {&a});
+  a.tape().save(node, a);
+  Tensor result = unary(OpKind::silu, a, a.dtype());
+  a.tape().attach(node, result);
+  return result;
+}
+
+Tensor silu_backward(const Tensor& gradient, const Tensor& a) {
+  return binary(OpKind::silu_backward, gradient, a);
+}
+
+Tensor to(const Tensor& a, DType dtype) {
+  if (a.dtype() == dtype) return a;
+  return unary_with_rule(OpKind::to_copy, a, dtype, backward::to_copy);
+}
+
+Tensor clone(const Tensor& a) {
+  return unary_with_rule(OpKind::clone, a, a.dtype(), backward::pass);
+}
+
+// --- creation ------------------------------------------------------------------------------------------------------------
+
+Tensor ones_like(const Tensor& a) {
+  Tensor result = a.tape().empty(OpKind::ones_like, a.shape(), a.dtype());
+  a.tape().run(OpKind::ones_like, {}, {&result});
+  return result;
+}
+
+Tensor zeros(Tape& tape, const Shape& shape, DType dtype) {
+  Tensor result = tape.empty(OpKind::zeros, shape, dtype);
+  tape.run(OpKind::zeros, {}, {&result});
+  return result;
+}
+
+Tensor zeros_like(const Tensor& a) {
+  Tensor result = a.tape().empty(OpKind::zeros_like, a.shape(), a.dtype());
+  a.tape().run(OpKind::zeros_like, {}, {&result});
+  return result;
+}
+
+Tensor arange(Tape& tape, Dim length) {
+  Tensor result = tape.empty(OpKind::arange, {length}, DType::i64);
+  tape.run(OpKind::arange, {}, {&result});
+  return result;
+}
+
+void copy_into(const Tensor& destination, const Tensor& source) {
+  destination.tape().run(OpKind::copy_into, {&source}, {&destination});
+}
+
+// --- reductions and joins --------------------------------------------------------------------------------------------------
+
+Tensor mean_last(const Tensor& a) {
+  Node* node = a.tape().node(backward::mean, {&a});
+  if (node != nullptr) node->attr.x = static_cast<double>(a.dim(-1).size);
+  Shape shape = a.shape();
+  shape.dims[shape.rank - 1u] = {1, Sym::none};
+  Tensor result = a.tape().empty(OpKind::mean, shape, a.dtype());
+  a.tape().run(OpKind::mean, {&a}, {&result});
+  a.tape().attach(node, result);
+  return result;
+}
+
+Tensor mean_all(const Tensor& a) {
+  Node* node = a.tape().node(backward::mean, {&a});
+  if (node != nullptr) node->attr.x = static_cast<double>(a.shape().numel());
+  Tensor result = a.tape().empty(OpKind::mean, Shape{}, a.dtype());
+  a.tape().run(OpKind::mean, {&a}, {&result});
+  a.tape().attach(node, result);
+  return result;
+}
+
+Tensor sum_to(const Tensor& a, const Shape& shape) {
+  Tensor result = a.tape().empty(OpKind::sum, shape, a.dtype());
+  a.tape().run(OpKind::sum, {&a}, {&result});
+  return result;
+}
+
+Tensor cat(const Tensor& a, const Tensor& b, int dim) {
+  Tape& tape = a.tape();
+  const int at = dim < 0 ? dim + a.rank() : dim;
+  Node* node = tape.node(backward::cat, {&a, &b});
+  Shape shape = a.shape();
+  Dim& joined = shape.dims[static_cast<std::size_t>(at)];
+  const bool halves = joined.sym == Sym::half_d && b.dim(at).sym == Sym::half_d;
+  joined = {plus(joined.size, b.dim(at).size), halves ? Sym::d : Sym::none};
+  const Attr attr{0, {at, static_cast<std::int64_t>(a.dim(at).size)}};
+  if (node != nullptr) node->attr = attr;
+  Tensor result = tape.empty(OpKind::cat, shape, a.dtype());
+  tape.run(OpKind::cat, {&a, &b}, {&result}, attr);
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value) {
+  Shape shape = a.shape();
+  shape.dims[shape.rank - 1u] = padded;
+  Tensor result = a.tape().empty(OpKind::pad_right, shape, a.dtype());
+  a.tape().run(OpKind::pad_right, {&a}, {&result}, {0, {value, 0}});
+  return result;
+}
+
+Tensor stack(std::span<const Tensor> scalars, Sym sym) {
+  Tape& tape = scalars.front().tape();
+  Tensor result = tape.empty(OpKind::stack, {{scalars.size(), sym}}, scalars.front().dtype());
+  std::vector<const Tensor*> inputs(scalars.size());
+  for (std::size_t i = 0; i < scalars.size(); ++i) inputs[i] = &scalars[i];
+  const Tensor* output = &result;
+  tape.run(OpKind::stack, inputs, {&output, 1});
+  return result;
+}
+
+Tensor vector_norm(const Tensor& a) {
+  Tensor result = a.tape().empty(OpKind::vector_norm, Shape{}, a.dtype());
+  a.tape().run(OpKind::vector_norm, {&a}, {&result});
+  return result;
+}
+
+}  // namespace ledger

@@ -1,0 +1,93 @@
+// operators.h - PyTorch's operators on symbolic tensors: what each allocates, saves for backward and computes there.
+//
+// Every function states the ATen operator it stands for by its name; broadcasting, type promotion and the strides of results
+// follow ATen's TensorIterator. Autocast is applied where PyTorch's lists say so (aten/src/ATen/autocast_mode.h).
+// Backward rules: tools/autograd/derivatives.yaml, written out in backward_rules.cc.
+#pragma once
+
+#include <initializer_list>
+
+#include "core/trace/tape.h"
+
+namespace ledger {
+
+// --- views: no memory, no run -----------------------------------------------------------------------------------------------
+Tensor view(const Tensor& x, const Shape& shape);     // the caller knows it is possible (else a clone is made, as reshape does)
+Tensor reshape(const Tensor& x, const Shape& shape);  // view where strides allow, else contiguous copy
+Tensor transpose(const Tensor& x, int a, int b);
+Tensor slice(const Tensor& x, int dim, std::uint64_t start, Dim length);
+Tensor unsqueeze(const Tensor& x, int dim);
+Tensor expand(const Tensor& x, const Shape& shape);
+Tensor alias(const Tensor& x);
+Tensor contiguous(const Tensor& x);  // itself when it already is
+
+// --- element-wise ------------------------------------------------------------------------------------------------------------
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor add(const Tensor& a, double b);
+void add_inplace(const Tensor& a, const Tensor& b);  // only without grad
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, double b);
+void mul_inplace(const Tensor& a, const Tensor& scalar);  // only without grad
+Tensor div(const Tensor& a, double b);
+Tensor neg(const Tensor& a);
+Tensor pow(const Tensor& a, double exponent);
+Tensor rsqrt(const Tensor& a);
+Tensor reciprocal(const Tensor& a);               // only without grad
+Tensor clamp_max(const Tensor& a, double limit);  // only without grad
+Tensor cos(const Tensor& a);                      // only without grad
+Tensor sin(const Tensor& a);                      // only without grad
+Tensor silu(const Tensor& a);
+Tensor silu_backward(const Tensor& gradient, const Tensor& a);
+Tensor to(const Tensor& a, DType dtype);  // itself when it already is of that dtype
+Tensor clone(const Tensor& a);            // keeps dense strides
+
+// --- creation ----------------------------------------------------------------------------------------------------------------
+Tensor ones_like(const Tensor& a);
+Tensor zeros(Tape& tape, const Shape& shape, DType dtype);
+Tensor zeros_like(const Tensor& a);
+Tensor arange(Tape& tape, Dim length);
+void copy_into(const Tensor& destination, const Tensor& source);  // only without grad
+
+// --- reductions and joins ------------------------------------------------------------------------------------------------------
+Tensor mean_last(const Tensor& a);  // over the last dimension, kept with size 1
+Tensor mean_all(const Tensor& a);   // a scalar
+Tensor sum_to(const Tensor& a, const Shape& shape);
+Tensor cat(const Tensor& a, const Tensor& b, int dim);
+Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value);  // only without grad
+Tensor stack(std::span<const Tensor> scalars, Sym sym);             // only without grad
+Tensor vector_norm(const Tensor& a);                                // only without grad
+
+// --- matrices ------------------------------------------------------------------------------------------------------------------
+Tensor mm(const Tensor& a, const Tensor& b);
+Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b);
+Tensor bmm(const Tensor& a, const Tensor& b);  // only without grad
+// y = x W^T (+ bias); x [..., in], W [out, in]. Source: aten/src/ATen/native/Linear.cpp.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+// --- tables, loss, attention -----------------------------------------------------------------------------------------------------
+Tensor embedding(const Tensor& weight, const Tensor& ids);
+Tensor log_softmax(const Tensor& a);
+Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets);  // mean over targets
+// Causal flash attention: q [b,nh,s,d], k and v [b,nkv,s,d]. Source: aten/src/ATen/native/transformers/cuda/flash_attn.
+Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) {
+  return add(a, b);
+}
+inline Tensor operator+(const Tensor& a, double b) {
+  return add(a, b);
+}
+inline Tensor operator*(const Tensor& a, const Tensor& b) {
+  return mul(a, b);
+}
+inline Tensor operator*(double a, const Tensor& b) {
+  return mul(b, a);
+}
+inline Tensor operator*(const Tensor& a, double b) {
+  return mul(a, b);
+}
+inline Tensor operator/(const Tensor& a, double b) {
+  return div(a, b);
+}
+
+}  // namespace ledger

@@ -1,0 +1,272 @@
+#include "core/trace/tape.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/trace/operators.h"
+#include "core/trace/strides.h"
+
+namespace ledger {
+
+// --- handles ---------------------------------------------------------------------------------------------------------
+
+Tensor::Tensor(const Tensor& other) : impl_(other.impl_) {
+  if (impl_ != nullptr) ++impl_->refs;
+}
+
+void Tensor::reset() {
+  TensorImpl* impl = std::exchange(impl_, nullptr);
+  if (impl != nullptr && --impl->refs == 0) impl->tape->release_impl(impl);
+}
+
+Tensor Tensor::adopt(TensorImpl* impl) {
+  Tensor tensor;
+  tensor.impl_ = impl;
+  return tensor;
+}
+
+Tape& Tensor::tape() const {
+  return *impl_->tape;
+}
+const Shape& Tensor::shape() const {
+  return impl_->shape;
+}
+const Dim& Tensor::dim(int i) const {
+  return impl_->shape.dims[static_cast<std::size_t>(i < 0 ? i + impl_->shape.rank : i)];
+}
+int Tensor::rank() const {
+  return impl_->shape.rank;
+}
+DType Tensor::dtype() const {
+  return impl_->dtype;
+}
+bool Tensor::requires_grad() const {
+  return impl_->requires_grad;
+}
+bool Tensor::is_contiguous() const {
+  return impl_->contiguous;
+}
+const Tensor& Tensor::grad() const {
+  return impl_->grad;
+}
+void Tensor::clear_grad() {
+  impl_->grad.reset();
+}
+
+// --- storages, names, events ------------------------------------------------------------------------------------------
+
+Tape::Tape(TapeOptions options) : options_(options) {
+  trace_.has_operands = options.operands;
+  trace_.names.emplace_back();
+  names_.push_back({0, "", 0, 0});
+  trace_.events.reserve(1u << 15);
+  trace_.storages.reserve(1u << 13);
+}
+
+Tape::~Tape() {
+  finished_ = muted_ = true;
+  clear_autocast_cache();
+}
+
+NameId Tape::intern(NameId parent, const char* name) {
+  for (NameId id = names_[parent].first_child; id != 0; id = names_[id].next_sibling) {
+    if (names_[id].literal == name) return id;
+  }
+  const auto id = static_cast<NameId>(names_.size());
+  names_.push_back({parent, name, 0, names_[parent].first_child});
+  names_[parent].first_child = id;
+  const std::string& prefix = trace_.names[parent];
+  trace_.names.push_back(prefix.empty() ? std::string(name) : prefix + "." + name);
+  return id;
+}
+
+void Tape::begin_phase(std::string_view name) {
+  trace_.events.push_back({EventType::mark, category_, static_cast<std::uint32_t>(trace_.phases.size())});
+  trace_.phases.emplace_back(name);
+}
+
+Trace Tape::finish() {
+  forward_workspace_.reset();
+  backward_workspace_.reset();
+  finished_ = muted_ = true;
+  return std::move(trace_);
+}
+
+StorageRef* Tape::new_storage(OpKind op, const Shape& shape, DType dtype) {
+  StorageRef* storage = storages_.take();
+  storage->refs = 1;
+  storage->id = kNoStorage;
+  const Bytes bytes = times(shape.numel(), element_bytes(dtype));
+  if (muted_ || bytes == 0) return storage;
+  if (is_overflow(bytes)) trace_.overflow = true;
+  storage->id = static_cast<StorageId>(trace_.storages.size());
+  trace_.storages.push_back({bytes, shape, dtype, category_, op, scope_, layer_});
+  trace_.events.push_back({EventType::alloc, category_, storage->id});
+  return storage;
+}
+
+void Tape::release_storage(StorageRef* storage) {
+  if (--storage->refs != 0) return;
+  if (storage->id != kNoStorage && !finished_) {
+    trace_.events.push_back({EventType::free, Category::activations, storage->id});
+  }
+  storages_.give(storage);
+}
+
+void Tape::relabel(const Tensor& tensor, Category category) {
+  const StorageId id = tensor.impl()->storage->id;
+  if (id != kNoStorage) trace_.events.push_back({EventType::label, category, id});
+}
+
+// --- tensors -----------------------------------------------------------------------------------------------------------
+
+TensorImpl* Tape::new_impl(DType dtype, const Shape& shape) {
+  TensorImpl* impl = impls_.take();
+  impl->refs = 1;
+  impl->dtype = dtype;
+  impl->contiguous = true;
+  impl->requires_grad = false;
+  impl->output_nr = 0;
+  impl->tape = this;
+  impl->storage = nullptr;
+  impl->grad_fn = nullptr;
+  impl->accumulator = nullptr;
+  impl->parameter = -1;
+  impl->offset = 0;
+  impl->shape = shape;
+  return impl;
+}
+
+void Tape::release_impl(TensorImpl* impl) {
+  impl->grad.reset();
+  impl->autocast_copy.reset();
+  release_storage(impl->storage);
+  Node* const grad_fn = impl->grad_fn;
+  Node* const accumulator = impl->accumulator;
+  if (accumulator != nullptr) accumulator->variable = nullptr;
+  impls_.give(impl);
+  if (grad_fn != nullptr) release_node(grad_fn);
+  if (accumulator != nullptr) release_node(accumulator);
+}
+
+Tensor Tape::empty(OpKind op, const Shape& shape, DType dtype, const Strides* strides) {
+  TensorImpl* impl = new_impl(dtype, shape);
+  impl->storage = new_storage(op, shape, dtype);
+  if (strides != nullptr) {
+    impl->strides = *strides;
+    impl->contiguous = strides_contiguous(shape, *strides);
+  } else {
+    impl->strides = contiguous_strides(shape);
+  }
+  return Tensor::adopt(impl);
+}
+
+Tensor Tape::parameter(std::string_view name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable) {
+  const In in(*this, Category::weights);
+  Tensor tensor = empty(OpKind::load_parameter, shape, dtype);
+  const auto index = static_cast<std::int32_t>(trace_.parameters.size());
+  trace_.parameters.push_back({std::string(name), tensor.impl()->storage->id, kNoStorage, role, trainable});
+  tensor.impl()->parameter = index;
+  tensor.impl()->requires_grad = trainable;
+  run(OpKind::load_parameter, {}, {&tensor}, {0, {index, 0}});
+  return tensor;
+}
+
+Tensor Tape::view_of(const Tensor& base, const Shape& shape, const Strides& strides, std::uint64_t offset) {
+  TensorImpl* impl = new_impl(base.dtype(), shape);
+  impl->storage = base.impl()->storage;
+  ++impl->storage->refs;
+  impl->strides = strides;
+  impl->offset = base.impl()->offset + offset;
+  impl->contiguous = strides_contiguous(shape, strides);
+  return Tensor::adopt(impl);
+}
+
+Tensor Tape::detach(const Tensor& tensor) {
+  return view_of(tensor, tensor.shape(), tensor.impl()->strides, 0);
+}
+
+Tensor Tape::scratch(const Shape& shape, DType dtype) {
+  const In in(*this, Category::workspace);
+  Tensor tensor = empty(OpKind::workspace, shape, dtype);
+  run(OpKind::workspace, {}, {&tensor});
+  return tensor;
+}
+
+// PyTorch keeps one cuBLAS workspace per handle and stream; the autograd thread has a handle of its own.
+// Source: aten/src/ATen/cuda/CublasHandlePool.cpp.
+void Tape::ensure_cublas_workspace() {
+  Tensor& workspace = in_backward_ ? backward_workspace_ : forward_workspace_;
+  if (workspace || options_.cublas_workspace_bytes == 0 || muted_) return;
+  const NameId before = std::exchange(scope_, intern(0, "cublas"));
+  const Layer layer(*this, -1);
+  workspace = scratch({{options_.cublas_workspace_bytes, Sym::none}}, DType::u8);
+  scope_ = before;
+}
+
+// --- recording runs ------------------------------------------------------------------------------------------------------
+
+void Tape::add_view(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  View view;
+  view.storage = impl.storage->id;
+  view.dtype = impl.dtype;
+  view.rank = impl.shape.rank;
+  for (std::size_t i = 0; i < impl.shape.rank; ++i) {
+    view.sizes[i] = impl.shape.dims[i].size;
+    view.strides[i] = impl.strides[i];
+  }
+  view.offset = impl.offset;
+  trace_.views.push_back(view);
+}
+
+void Tape::run(OpKind op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs, Attr attr) {
+  if (muted_) return;
+  trace_.events.push_back({EventType::run, category_, run_count_++});
+  if (!options_.operands) return;
+  Run run;
+  run.op = op;
+  if (inputs.size() > 255) {
+    run.many = static_cast<std::uint32_t>(inputs.size());
+  } else {
+    run.inputs = static_cast<std::uint8_t>(inputs.size());
+  }
+  run.outputs = static_cast<std::uint8_t>(outputs.size());
+  run.first_view = static_cast<std::uint32_t>(trace_.views.size());
+  run.attr = attr;
+  run.scope = scope_;
+  run.layer = layer_;
+  for (const Tensor* tensor : inputs) add_view(*tensor);
+  for (const Tensor* tensor : outputs) add_view(*tensor);
+  trace_.runs.push_back(run);
+}
+
+// --- autocast --------------------------------------------------------------------------------------------------------------
+// Source: aten/src/ATen/autocast_mode.cpp, cached_cast: only fp32 leaves that require grad are cached, until the outermost
+// autocast region ends; a frozen weight is cast again at every use.
+
+Tensor Tape::autocast_low(const Tensor& tensor) {
+  const DType dtype = tensor.dtype();
+  if (!autocast_ || dtype == autocast_dtype_ || !info(dtype).floating || dtype == DType::f64) return tensor;
+  TensorImpl* impl = tensor.impl();
+  const bool cacheable = dtype == DType::f32 && impl->requires_grad && impl->grad_fn == nullptr && impl->parameter >= 0;
+  if (!cacheable) return to(tensor, autocast_dtype_);
+  if (!impl->autocast_copy) {
+    impl->autocast_copy = to(tensor, autocast_dtype_);
+    autocast_cached_.push_back(impl);
+  }
+  return impl->autocast_copy;
+}
+
+Tensor Tape::autocast_fp32(const Tensor& tensor) {
+  const DType dtype = tensor.dtype();
+  if (!autocast_ || dtype == DType::f32 || !info(dtype).floating || dtype == DType::f64) return tensor;
+  return to(tensor, DType::f32);
+}
+
+void Tape::clear_autocast_cache() {
+  for (TensorImpl* impl : autocast_cached_) impl->autocast_copy.reset();
+  autocast_cached_.clear();
+}
+
+}  // namespace ledger

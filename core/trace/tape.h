@@ -1,0 +1,205 @@
+// tape.h - the tracer: owns tensors, storages and the autograd graph, and writes the trace.
+//
+// It plays PyTorch's eager mode: operators (operators.h) run one after the other, each allocating its result, saving what its
+// backward rule needs and releasing what nobody refers to any more. backward() plays torch/csrc/autograd/engine.cpp.
+// The tape knows nothing of models or recipes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/trace/node.h"
+#include "core/trace/slab.h"
+#include "core/trace/tensor.h"
+#include "core/trace/trace.h"
+
+namespace ledger {
+
+struct TapeOptions {
+  bool operands = false;             // record runs and views, for executors
+  Bytes cublas_workspace_bytes = 0;  // one is allocated at the first matrix product of each thread (forward, autograd)
+  // Sum gradients that meet at one node into the first one's memory when nobody else holds it (plain CUDA tensors), instead
+  // of into a new tensor (tensor subclasses, which is how the reference traces were taken). See docs/accuracy.md.
+  bool accumulate_in_place = false;
+};
+
+class Tape {
+ public:
+  explicit Tape(TapeOptions options = {});
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  // --- the trace -----------------------------------------------------------------------------------------------------
+  void begin_phase(std::string_view name);
+  Trace finish();  // ends tracing: handles that die later leave no events
+  Trace& trace() { return trace_; }
+
+  // --- creating tensors ----------------------------------------------------------------------------------------------
+  // Fresh memory in the current scope and category. `strides` of a dense tensor, or contiguous by default.
+  Tensor empty(OpKind op, const Shape& shape, DType dtype, const Strides* strides = nullptr);
+  Tensor parameter(std::string_view name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable);
+  Tensor view_of(const Tensor& base, const Shape& shape, const Strides& strides, std::uint64_t offset);
+  Tensor detach(const Tensor& tensor);
+
+  // Records that `op` ran. Call after its outputs were allocated.
+  void run(OpKind op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs, Attr attr = {});
+  void run(OpKind op, std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> outputs,
+           Attr attr = {}) {
+    run(op, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()), attr);
+  }
+
+  void relabel(const Tensor& tensor, Category category);
+  void ensure_cublas_workspace();
+  Tensor scratch(const Shape& shape, DType dtype);  // library workspace inside the allocator
+
+  // --- autograd ------------------------------------------------------------------------------------------------------
+  // The node of an operator on `inputs`, or null when nothing needs a gradient. Save inputs, allocate and run, save
+  // outputs, then attach the result: PyTorch's order, on which early stopping of a recomputation depends.
+  Node* node(BackwardRule rule, std::initializer_list<const Tensor*> inputs);
+  Node* node(BackwardRule rule, std::span<const Tensor* const> inputs);
+  void save(Node* node, const Tensor& input);
+  void save_output(Node* node, const Tensor& output) { save(node, detach(output)); }
+  void attach(Node* node, Tensor& output);
+  Tensor unpack(Node& node, std::size_t index);
+
+  // d(root)/d(leaves), added to their .grad. Source: engine.cpp (evaluate_function, validate_outputs), input_buffer.cpp.
+  void backward(const Tensor& root);
+
+  // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until then.
+  Tensor checkpoint(const std::function<Tensor()>& region);
+
+  // --- modes ---------------------------------------------------------------------------------------------------------
+  bool grad_enabled() const { return grad_enabled_; }
+  bool autocast_enabled() const { return autocast_; }
+  DType autocast_dtype() const { return autocast_dtype_; }
+  // `tensor` as autocast hands it to an operator of the low-precision or the fp32 list; itself outside autocast.
+  Tensor autocast_low(const Tensor& tensor);
+  Tensor autocast_fp32(const Tensor& tensor);
+
+  class NoGrad {
+   public:
+    explicit NoGrad(Tape& tape) : tape_(tape), before_(tape.grad_enabled_) { tape.grad_enabled_ = false; }
+    ~NoGrad() { tape_.grad_enabled_ = before_; }
+
+   private:
+    Tape& tape_;
+    bool before_;
+  };
+
+  class Autocast {
+   public:
+    Autocast(Tape& tape, bool enabled, DType dtype = DType::bf16)
+        : tape_(tape), before_(tape.autocast_), outermost_(tape.autocast_depth_++ == 0) {
+      tape.autocast_ = enabled;
+      if (enabled) tape.autocast_dtype_ = dtype;
+    }
+    ~Autocast() {
+      tape_.autocast_ = before_;
+      --tape_.autocast_depth_;
+      if (outermost_) tape_.clear_autocast_cache();
+    }
+
+   private:
+    Tape& tape_;
+    bool before_;
+    bool outermost_;
+  };
+
+  class Scope {
+   public:
+    Scope(Tape& tape, const char* name) : tape_(tape), before_(tape.scope_) { tape.scope_ = tape.intern(before_, name); }
+    ~Scope() { tape_.scope_ = before_; }
+
+   private:
+    Tape& tape_;
+    NameId before_;
+  };
+
+  class Layer {
+   public:
+    Layer(Tape& tape, std::int32_t layer) : tape_(tape), before_(tape.layer_) { tape.layer_ = layer; }
+    ~Layer() { tape_.layer_ = before_; }
+
+   private:
+    Tape& tape_;
+    std::int32_t before_;
+  };
+
+  class In {  // what is allocated from here on is of this category
+   public:
+    In(Tape& tape, Category category) : tape_(tape), before_(tape.category_) { tape.category_ = category; }
+    ~In() { tape_.category_ = before_; }
+
+   private:
+    Tape& tape_;
+    Category before_;
+  };
+
+ private:
+  friend class Tensor;
+
+  NameId intern(NameId parent, const char* name);
+  TensorImpl* new_impl(DType dtype, const Shape& shape);
+  StorageRef* new_storage(OpKind op, const Shape& shape, DType dtype);
+  void release_storage(StorageRef* storage);
+  void release_impl(TensorImpl* impl);
+  void release_node(Node* node);
+  void release_saved(Node& node);
+  void release_frame(CheckpointFrame* frame);
+  void destroy(Node* node);
+  void add_view(const Tensor& tensor);
+  void clear_autocast_cache();
+  Node* accumulator_of(const Tensor& leaf);
+  Node* edge_target(const Tensor& input);
+  void recompute(CheckpointFrame& frame);
+
+  std::vector<Node*> count_dependencies(Node* root);
+  void evaluate(Node* node, std::vector<Node*>& ready);
+  void validate(Node& node, Gradients& gradients);
+  void deliver(Edge& edge, Tensor gradient, std::vector<Node*>& ready);
+  void accumulate_grad(Node& node, Tensor gradient);
+
+  Trace trace_;
+  TapeOptions options_;
+  Slab<TensorImpl> impls_;
+  Slab<StorageRef> storages_;
+  Slab<Node> nodes_;
+  Slab<CheckpointFrame> frames_;
+
+  NameId scope_ = 0;
+  std::int32_t layer_ = -1;
+  Category category_ = Category::activations;
+  bool grad_enabled_ = true;
+  bool autocast_ = false;
+  DType autocast_dtype_ = DType::bf16;
+  int autocast_depth_ = 0;
+  bool muted_ = false;     // finished, or the recomputation has all it needs: nothing is allocated or recorded
+  bool finished_ = false;
+  bool in_backward_ = false;
+  std::uint64_t sequence_ = 0;
+  std::uint32_t backward_passes_ = 0;
+  std::uint32_t run_count_ = 0;
+  CheckpointFrame* recording_ = nullptr;
+  CheckpointFrame* recomputing_ = nullptr;
+  Node recompute_node_;  // stands in for nodes of a recomputation, whose graph is thrown away
+  std::vector<TensorImpl*> autocast_cached_;
+  std::vector<Node*> dying_;
+  bool destroying_ = false;
+  Tensor forward_workspace_, backward_workspace_;
+
+  struct Name {
+    NameId parent;
+    const char* literal;
+    NameId first_child;
+    NameId next_sibling;
+  };
+  std::vector<Name> names_;
+};
+
+}  // namespace ledger

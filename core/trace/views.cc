@@ -1,0 +1,95 @@
+// views.cc - operators that only look at memory differently.
+
+#include "core/trace/backward_rules.h"
+#include "core/trace/operators.h"
+#include "core/trace/strides.h"
+
+namespace ledger {
+namespace {
+
+std::size_t index_of(const Tensor& x, int dim) {
+  return static_cast<std::size_t>(dim < 0 ? dim + x.rank() : dim);
+}
+
+Tensor viewed(const Tensor& x, const Shape& shape, const Strides& strides, std::uint64_t offset, BackwardRule rule,
+              Attr attr = {}) {
+  Tape& tape = x.tape();
+  Node* node = tape.node(rule, {&x});
+  Tensor result = tape.view_of(x, shape, strides, offset);
+  if (node != nullptr) node->attr = attr;
+  tape.attach(node, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  const auto strides = view_strides(x, shape);
+  if (strides) return viewed(x, shape, *strides, 0, backward::view);
+  return viewed(contiguous(x), shape, contiguous_strides(shape), 0, backward::view);
+}
+
+Tensor view(const Tensor& x, const Shape& shape) {
+  return reshape(x, shape);
+}
+
+Tensor transpose(const Tensor& x, int a, int b) {
+  const std::size_t i = index_of(x, a), j = index_of(x, b);
+  Shape shape = x.shape();
+  Strides strides = x.impl()->strides;
+  std::swap(shape.dims[i], shape.dims[j]);
+  std::swap(strides[i], strides[j]);
+  return viewed(x, shape, strides, 0, backward::transpose,
+                {0, {static_cast<std::int64_t>(i), static_cast<std::int64_t>(j)}});
+}
+
+Tensor slice(const Tensor& x, int dim, std::uint64_t start, Dim length) {
+  const std::size_t i = index_of(x, dim);
+  Shape shape = x.shape();
+  shape.dims[i] = length;
+  const Strides& strides = x.impl()->strides;
+  return viewed(x, shape, strides, start * static_cast<std::uint64_t>(strides[i]), backward::slice,
+                {0, {static_cast<std::int64_t>(i), static_cast<std::int64_t>(start)}});
+}
+
+Tensor unsqueeze(const Tensor& x, int dim) {
+  const std::size_t i = static_cast<std::size_t>(dim < 0 ? dim + x.rank() + 1 : dim);
+  Shape shape;
+  Strides strides{};
+  for (std::size_t to = 0, from = 0; to <= x.shape().rank; ++to) {
+    if (to == i) {
+      strides[to] = from < x.shape().rank ? x.impl()->strides[from] * static_cast<std::int64_t>(x.shape()[from].size) : 1;
+      shape.dims[shape.rank++] = {1, Sym::none};
+    } else {
+      strides[to] = x.impl()->strides[from];
+      shape.dims[shape.rank++] = x.shape()[from++];
+    }
+  }
+  return viewed(x, shape, strides, 0, backward::view);
+}
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  Strides strides{};
+  const std::size_t added = static_cast<std::size_t>(shape.rank - x.shape().rank);
+  for (std::size_t i = 0; i < x.shape().rank; ++i) {
+    const bool same = x.shape()[i].size == shape[i + added].size;
+    strides[i + added] = same ? x.impl()->strides[i] : 0;
+  }
+  return viewed(x, shape, strides, 0, backward::pass);  // the engine sums the gradient back to x's shape
+}
+
+Tensor alias(const Tensor& x) {
+  return viewed(x, x.shape(), x.impl()->strides, 0, backward::pass);
+}
+
+Tensor contiguous(const Tensor& x) {
+  if (x.is_contiguous()) return x;
+  Tape& tape = x.tape();
+  Node* node = tape.node(backward::pass, {&x});
+  Tensor result = tape.empty(OpKind::clone, x.shape(), x.dtype());
+  tape.run(OpKind::clone, {&x}, {&result});
+  tape.attach(node, result);
+  return result;
+}
+
+}  // namespace ledger
