@@ -3,6 +3,8 @@
 // The SAX interface hands over errors as calls, so nothing throws here, and the parser keeps its own stack, so nesting
 // costs no C stack. JSON_NOEXCEPTION turns every throw of the DOM classes, which this file never touches, into abort().
 
+#include <algorithm>
+
 #define JSON_NOEXCEPTION 1
 #define JSON_USE_IMPLICIT_CONVERSIONS 0
 #include <nlohmann/json.hpp>
@@ -16,18 +18,46 @@ namespace {
 using Numbers = nlohmann::json;
 
 constexpr std::size_t kShown = 80;  // bytes of an offending token, as Problem::read promises
+constexpr std::string_view kEndOfText = "end_of_text";
 constexpr std::string_view kUtf8Bom = "\xEF\xBB\xBF";
 
-// The token that ends at byte `end`, lengthened to the whole word: nlohmann stops in "NaN" or "True" at the first
-// letter that cannot be, and a single letter says little.
-std::string whole_word(std::string token, std::string_view text, std::size_t end) {
-  const auto is_word = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-  };
-  const bool word = !token.empty() && token.front() != '"' && is_word(token.back());
-  while (word && end < text.size() && is_word(text[end]) && token.size() < kShown)
-    token += text[end++];
-  return std::string(utf8_prefix(token, kShown));
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '-' || c == '+';
+}
+
+// Start of the string that `token` ends in or with, or npos. nlohmann's token may begin with what stood before it.
+std::size_t string_start(std::string_view token) {
+  std::size_t start = std::string_view::npos;
+  bool inside = false;
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    if (inside && token[i] == '\\') {
+      ++i;
+    } else if (token[i] == '"') {
+      inside = !inside;
+      if (inside) start = i;
+    }
+  }
+  return inside || token.ends_with('"') ? start : std::string_view::npos;
+}
+
+// What stands at byte `at` as a person would name it: a string, a whole word ("NaN", of which nlohmann reads one
+// letter), or a character. Bytes that are no text are spelled as hexadecimal numbers.
+std::string offending(std::string_view token, std::string_view text, std::size_t at) {
+  const std::size_t start = string_start(token);
+  if (start != std::string_view::npos) return std::string(utf8_prefix(token.substr(start), kShown));
+  std::size_t first = at;
+  std::size_t last = at;
+  while (first > 0 && is_word(text[at]) && is_word(text[first - 1]))
+    --first;
+  while (last < text.size() && is_word(text[at]) && is_word(text[last]))
+    ++last;
+  if (last > first) return std::string(text.substr(first, std::min(last - first, kShown)));
+  const Utf8Step step = utf8_step(text, at);
+  if (step.valid && static_cast<unsigned char>(text[at]) >= 0x20) return std::string(text.substr(at, step.bytes));
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  const auto byte = static_cast<unsigned char>(text[at]);
+  return std::string("0x") + kHex[byte >> 4] + kHex[byte & 15];
 }
 
 std::string line_and_column(std::string_view text, std::size_t at) {
@@ -66,7 +96,7 @@ class TreeBuilder {
   template <class Error>
   bool parse_error(std::size_t position, const std::string& token, const Error&) {
     const std::size_t at = position == 0 ? 0 : position - 1;
-    const std::string read = at < text_.size() ? whole_word(token, text_, position) : "end_of_text";
+    const std::string read = at < text_.size() ? offending(token, text_, at) : std::string(kEndOfText);
     problem_ = Problem{ProblemCode::json_syntax, line_and_column(text_, at), read, "", ""};
     return false;
   }
@@ -136,12 +166,12 @@ Result<Json> parse_json(std::string_view text, JsonLimits limits) {
   if (text.starts_with(kUtf8Bom)) text.remove_prefix(kUtf8Bom.size());
   // nlohmann takes a NUL for the end of the text and would accept whatever follows it.
   const std::size_t nul = text.find('\0');
-  TreeBuilder builder(text, limits);
-  const bool parsed = Numbers::sax_parse(
-      text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(nul, text.size())), &builder);
-  Result<Json> result = builder.take(parsed);
-  if (result.ok() && nul != std::string_view::npos) {
-    return Problem{ProblemCode::json_syntax, line_and_column(text, nul), "<U+0000>", "", ""};
+  const std::string_view before_nul = text.substr(0, nul);
+  TreeBuilder builder(before_nul, limits);
+  Result<Json> result = builder.take(Numbers::sax_parse(before_nul.begin(), before_nul.end(), &builder));
+  const bool ended_at_nul = result.ok() || result.problem().read == kEndOfText;
+  if (nul != std::string_view::npos && ended_at_nul) {
+    return Problem{ProblemCode::json_syntax, line_and_column(text, nul), "0x00", "", ""};
   }
   return result;
 }

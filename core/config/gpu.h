@@ -19,7 +19,8 @@ struct Gpu {
   Bytes context_high_bytes;   // largest seen, training kernels loaded
   double dense_bf16_tflops;   // 0 when unknown
   double bandwidth_gb_per_s;  // 0 when unknown
-  const char* source;         // where usable_bytes and the context figures come from
+  const char* source;          // where usable_bytes comes from
+  const char* context_source;  // where the context figures come from
 };
 
 std::span<const Gpu> gpus();
