@@ -64,7 +64,8 @@ void pow_scalar(Node& node, const Gradients& in, Gradients& out) {
 
 void rsqrt(Node& node, const Gradients& in, Gradients& out) {
   const Tensor result = node.tape->unpack(node, 0);
-  out[0] = -0.5 * in[0] * pow(result, 3);
+  const Tensor scaled = -0.5 * in[0];
+  out[0] = scaled * pow(result, 3);
 }
 
 void silu(Node& node, const Gradients& in, Gradients& out) {

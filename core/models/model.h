@@ -1,0 +1,41 @@
+// model.h - what the training step needs of a model: its parameters, and a forward pass that ends in the loss.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/config/model_config.h"
+#include "core/config/recipe.h"
+#include "core/trace/operators.h"
+
+namespace ledger {
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // The batch on the device, made once and kept by the training loop: token ids [b, s], or features of a plain stack.
+  virtual Tensor make_inputs(Tape& tape) = 0;
+
+  // The framework's forward with labels: returns the loss, a scalar. Everything local to it dies when it returns.
+  virtual Tensor forward(const Tensor& inputs) = 0;
+
+  std::vector<Tensor>& parameters() { return parameters_; }
+
+ protected:
+  std::vector<Tensor> parameters_;
+};
+
+struct ModelOptions {
+  DType weights = DType::bf16;
+  std::uint64_t batch = 1;
+  std::uint64_t seq = 2048;
+  bool checkpoint_layers = false;  // torch.utils.checkpoint around every decoder layer, use_reentrant=False
+};
+
+std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);
+
+std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // llama.cc
+std::unique_ptr<Model> build_plain(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // plain.cc
+
+}  // namespace ledger

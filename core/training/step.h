@@ -1,0 +1,28 @@
+// step.h - a model and a recipe, run for some training steps: the trace everything is read from.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/base/problem.h"
+#include "core/config/model_config.h"
+#include "core/config/recipe.h"
+#include "core/trace/trace.h"
+
+namespace ledger {
+
+struct TraceOptions {
+  std::uint32_t steps = 2;
+  bool operands = false;                   // for executors
+  std::optional<DType> weights;            // instead of the recipe's: fp64 in numerics tests
+  Bytes cublas_workspace_bytes = 0;        // of the GPU predicted for
+  AdamW adamw;
+  double max_grad_norm = 1.0;              // 0: gradients are not clipped
+};
+
+// The loop of a plain PyTorch script: load; then per step forward, loss.backward(), clip_grad_norm_, optimizer.step(),
+// zero_grad(set_to_none=True). Phases: load, stepN.forward, stepN.backward, stepN.optimizer, stepN.zero_grad.
+// Problems: unsupported_recipe (what no module covers yet, or no framework can run), too_large_to_trace, overflow.
+Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options = {});
+
+}  // namespace ledger

@@ -1,0 +1,15 @@
+// support.h - which recipes can be traced: a table of refusals, each with the reason's id.
+#pragma once
+
+#include <optional>
+
+#include "core/base/problem.h"
+#include "core/config/model_config.h"
+#include "core/config/recipe.h"
+
+namespace ledger {
+
+// The first reason why `recipe` cannot be computed for `config`, or nullopt. where: key; read: its value; expected: reason id.
+std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe);
+
+}  // namespace ledger
