@@ -70,8 +70,8 @@ struct JsonLimits {
   std::uint64_t values = 1u << 20;  // a value takes some 100 bytes in memory, two in the text "[0,0,...]"
 };
 
-// Whole-document parse (UTF-8, a leading BOM is skipped). Problems: json_syntax ("line:column" of the last character read, in
-// characters; the token "end_of_text" when it ends too early), json_too_large (where: "bytes" or "values"), json_too_deep.
+// Whole-document parse (UTF-8, a leading BOM is skipped). Problems: json_syntax ("line:column" of the offending word, or within a
+// string of the offending character, in characters; read is "end_of_text" when it ends too early), json_too_large (where: "bytes" or "values"), json_too_deep.
 // Integers beyond 64 bits become reals. NaN and Infinity, which Python writes, are json_syntax: they are not JSON.
 Result<Json> parse_json(std::string_view text, JsonLimits limits = {});
 

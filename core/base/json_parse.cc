@@ -41,23 +41,29 @@ std::size_t string_start(std::string_view token) {
   return inside || token.ends_with('"') ? start : std::string_view::npos;
 }
 
-// What stands at byte `at` as a person would name it: a string, a whole word ("NaN", of which nlohmann reads one
-// letter), or a character. Bytes that are no text are spelled as hexadecimal numbers.
-std::string offending(std::string_view token, std::string_view text, std::size_t at) {
+struct Offence {
+  std::size_t at;    // byte to point at
+  std::string read;  // as a person would name it
+};
+
+// What stands at byte `at`: a string, a whole word from its first letter ("NaN", of which nlohmann reads one letter),
+// or a character. Bytes that are no text are spelled as hexadecimal numbers.
+Offence offence(std::string_view token, std::string_view text, std::size_t at) {
+  if (at >= text.size()) return {text.size(), std::string(kEndOfText)};
   const std::size_t start = string_start(token);
-  if (start != std::string_view::npos) return std::string(utf8_prefix(token.substr(start), kShown));
+  if (start != std::string_view::npos) return {at, std::string(utf8_prefix(token.substr(start), kShown))};
   std::size_t first = at;
   std::size_t last = at;
   while (first > 0 && is_word(text[at]) && is_word(text[first - 1]))
     --first;
   while (last < text.size() && is_word(text[at]) && is_word(text[last]))
     ++last;
-  if (last > first) return std::string(text.substr(first, std::min(last - first, kShown)));
+  if (last > first) return {first, std::string(text.substr(first, std::min(last - first, kShown)))};
   const Utf8Step step = utf8_step(text, at);
-  if (step.valid && static_cast<unsigned char>(text[at]) >= 0x20) return std::string(text.substr(at, step.bytes));
+  if (step.valid && static_cast<unsigned char>(text[at]) >= 0x20) return {at, std::string(text.substr(at, step.bytes))};
   constexpr std::string_view kHex = "0123456789ABCDEF";
   const auto byte = static_cast<unsigned char>(text[at]);
-  return std::string("0x") + kHex[byte >> 4] + kHex[byte & 15];
+  return {at, std::string("0x") + kHex[byte >> 4] + kHex[byte & 15]};
 }
 
 std::string line_and_column(std::string_view text, std::size_t at) {
@@ -95,9 +101,8 @@ class TreeBuilder {
   // `position` counts the bytes read, the one that could not be included; the end of the text counts as one more.
   template <class Error>
   bool parse_error(std::size_t position, const std::string& token, const Error&) {
-    const std::size_t at = position == 0 ? 0 : position - 1;
-    const std::string read = at < text_.size() ? offending(token, text_, at) : std::string(kEndOfText);
-    problem_ = Problem{ProblemCode::json_syntax, line_and_column(text_, at), read, "", ""};
+    const Offence found = offence(token, text_, position == 0 ? 0 : position - 1);
+    problem_ = Problem{ProblemCode::json_syntax, line_and_column(text_, found.at), found.read, "", ""};
     return false;
   }
 

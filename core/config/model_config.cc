@@ -109,7 +109,7 @@ void read_rope(Fields& fields, ModelConfig& config) {
     rope.real("high_freq_factor", kTiny, 1e6, config.rope.high_freq_factor);
     rope.real("original_max_position_embeddings", 1, 1e12, config.rope.original_max_position_embeddings);
   } else {
-    config.notes.emplace_back("rope_type_not_computed", Json::of_string(type).brief());
+    config.notes.emplace_back("rope_scaling_type_not_computed", Json::of_string(type).brief());
   }
   if (rope.problem()) {
     Problem problem = *rope.problem();

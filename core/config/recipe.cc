@@ -8,7 +8,7 @@
 #include "core/base/nearest.h"
 #include "core/config/fields.h"
 #include "core/config/gpu.h"
-#include "core/config/memory_size.h"
+#include "core/config/recipe_text.h"
 
 namespace ledger {
 namespace {
@@ -232,38 +232,6 @@ Problem unknown_key(std::string_view name) {
   return {ProblemCode::unknown_key, Json::of_string(std::string(name)).brief(), "", "", nearest(name, names)};
 }
 
-// A flag's or a URL's text as the JSON value it stands for; nothing when it cannot be one.
-std::optional<Json> json_from_text(const RecipeKey& key, std::string_view text) {
-  switch (key.kind) {
-    case Kind::choice:
-    case Kind::text:
-      return Json::of_string(std::string(text));
-    case Kind::flag:
-      if (text == "true" || text == "1" || text == "yes" || text == "on" || text.empty()) return Json::of_bool(true);
-      if (text == "false" || text == "0" || text == "no" || text == "off") return Json::of_bool(false);
-      return std::nullopt;
-    case Kind::names: {
-      std::vector<Json> names;
-      for (std::size_t start = 0; start <= text.size();) {
-        const std::size_t end = std::min(text.find(',', start), text.size());
-        names.push_back(Json::of_string(std::string(text.substr(start, end - start))));
-        start = end + 1;
-      }
-      return Json::of_array(std::move(names));
-    }
-    case Kind::integer:
-    case Kind::real:
-      break;
-  }
-  if (key.name == std::string_view("memory_limit_bytes")) {
-    const std::optional<Bytes> bytes = memory_size(text);
-    return bytes ? std::optional<Json>(Json::of_unsigned(*bytes)) : std::nullopt;
-  }
-  const Result<Json> number = parse_json(text);
-  if (!number.ok() || !number.value().as_real()) return std::nullopt;
-  return number.value();
-}
-
 const char* expected_of(Kind kind) {
   switch (kind) {
     case Kind::flag:
@@ -305,7 +273,7 @@ Result<Recipe> with_recipe_text(const Recipe& base, std::string_view name, std::
   const std::optional<std::size_t> row = row_of(name);
   if (!row) return unknown_key(name);
   const RecipeKey& key = keys()[*row];
-  const std::optional<Json> value = json_from_text(key, text);
+  const std::optional<Json> value = recipe_json_from_text(key, text);
   if (!value) return wrong_type(key.name, Json::of_string(std::string(text)), expected_of(key.kind));
   Recipe recipe = base;
   if (auto problem = kRows[*row].read(key, *value, recipe)) return *problem;
