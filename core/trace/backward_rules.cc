@@ -86,7 +86,7 @@ void mean(Node& node, const Gradients& in, Gradients& out) {
 void cat(Node& node, const Gradients& in, Gradients& out) {
   const auto dim = static_cast<int>(node.attr.i[0]);
   const auto first = static_cast<std::uint64_t>(node.attr.i[1]);
-  const Dim& whole = in[0].dim(dim);
+  const Dim whole = in[0].dim(dim);
   if (node.needs(0)) out[0] = ledger::slice(in[0], dim, 0, node.input_shape[static_cast<std::size_t>(dim)]);
   if (node.needs(1)) {
     const Sym sym = whole.size - first == first ? node.input_shape[static_cast<std::size_t>(dim)].sym : Sym::none;

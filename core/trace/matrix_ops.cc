@@ -23,7 +23,7 @@ Shape rows_of(const Shape& shape) {
 
 Shape with_last(const Shape& shape, Dim last) {
   Shape result = shape;
-  result.dims[result.rank - 1u] = last;
+  result.set_last(last);
   return result;
 }
 
@@ -79,7 +79,7 @@ Tensor embedding(const Tensor& weight, const Tensor& ids) {
   Node* node = tape.node(backward::embedding, {&weight});
   tape.save(node, ids);
   Shape shape = ids.shape();
-  shape.dims[shape.rank++] = weight.dim(1);
+  shape.push(weight.dim(1));
   Tensor result = tape.empty(OpKind::embedding, shape, weight.dtype());
   tape.run(OpKind::embedding, {&weight, &ids}, {&result});
   tape.attach(node, result);

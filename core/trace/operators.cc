@@ -13,7 +13,7 @@ Shape broadcast(const Shape& a, const Shape& b) {
   Shape result = longer;
   const std::size_t skip = static_cast<std::size_t>(longer.rank - shorter.rank);
   for (std::size_t i = 0; i < shorter.rank; ++i) {
-    if (result.dims[i + skip].size == 1) result.dims[i + skip] = shorter[i];
+    if (result.sizes[i + skip] == 1) result.set(i + skip, shorter[i]);
   }
   return result;
 }
@@ -192,7 +192,7 @@ Tensor mean_last(const Tensor& a) {
   Node* node = a.tape().node(backward::mean, {&a});
   if (node != nullptr) node->attr.x = static_cast<double>(a.dim(-1).size);
   Shape shape = a.shape();
-  shape.dims[shape.rank - 1u] = {1, Sym::none};
+  shape.set_last({1, Sym::none});
   Tensor result = a.tape().empty(OpKind::mean, shape, a.dtype());
   a.tape().run(OpKind::mean, {&a}, {&result});
   a.tape().attach(node, result);
@@ -219,9 +219,9 @@ Tensor cat(const Tensor& a, const Tensor& b, int dim) {
   const int at = dim < 0 ? dim + a.rank() : dim;
   Node* node = tape.node(backward::cat, {&a, &b});
   Shape shape = a.shape();
-  Dim& joined = shape.dims[static_cast<std::size_t>(at)];
-  const bool halves = joined.sym == Sym::half_d && b.dim(at).sym == Sym::half_d;
-  joined = {plus(joined.size, b.dim(at).size), halves ? Sym::d : Sym::none};
+  const Dim first = a.dim(at), second = b.dim(at);
+  const bool halves = first.sym == Sym::half_d && second.sym == Sym::half_d;
+  shape.set(static_cast<std::size_t>(at), {plus(first.size, second.size), halves ? Sym::d : Sym::none});
   const Attr attr{0, {at, static_cast<std::int64_t>(a.dim(at).size)}};
   if (node != nullptr) node->attr = attr;
   Tensor result = tape.empty(OpKind::cat, shape, a.dtype());
@@ -232,7 +232,7 @@ Tensor cat(const Tensor& a, const Tensor& b, int dim) {
 
 Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value) {
   Shape shape = a.shape();
-  shape.dims[shape.rank - 1u] = padded;
+  shape.set_last(padded);
   Tensor result = a.tape().empty(OpKind::pad_right, shape, a.dtype());
   a.tape().run(OpKind::pad_right, {&a}, {&result}, {0, {value, 0}});
   return result;

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <span>
 
 #include "core/base/bytes.h"
 
@@ -50,28 +49,34 @@ struct Dim {
 
 inline constexpr std::size_t kMaxRank = 5;
 
+// Sizes and symbols apart: shapes are copied tens of thousands of times a step, and a Dim of its own takes 16 bytes.
 struct Shape {
-  std::array<Dim, kMaxRank> dims{};
+  std::array<std::uint64_t, kMaxRank> sizes{};
+  std::array<Sym, kMaxRank> syms{};
   std::uint8_t rank = 0;
 
   Shape() = default;
   Shape(std::initializer_list<Dim> list) {  // NOLINT(google-explicit-constructor): shapes are written as lists
-    for (const Dim& dim : list) dims[rank++] = dim;
+    for (const Dim& dim : list) push(dim);
   }
-  Dim& operator[](std::size_t i) { return dims[i]; }
-  const Dim& operator[](std::size_t i) const { return dims[i]; }
-  const Dim& last() const { return dims[rank - 1u]; }
-  std::span<const Dim> list() const { return {dims.data(), rank}; }
+  Dim operator[](std::size_t i) const { return {sizes[i], syms[i]}; }
+  Dim last() const { return (*this)[rank - 1u]; }
+  void set(std::size_t i, Dim dim) {
+    sizes[i] = dim.size;
+    syms[i] = dim.sym;
+  }
+  void set_last(Dim dim) { set(rank - 1u, dim); }
+  void push(Dim dim) { set(rank++, dim); }
 
   std::uint64_t numel() const {
     std::uint64_t n = 1;
-    for (std::size_t i = 0; i < rank; ++i) n = times(n, dims[i].size);
+    for (std::size_t i = 0; i < rank; ++i) n = times(n, sizes[i]);
     return n;
   }
   bool same_sizes(const Shape& other) const {
     if (rank != other.rank) return false;
     for (std::size_t i = 0; i < rank; ++i) {
-      if (dims[i].size != other.dims[i].size) return false;
+      if (sizes[i] != other.sizes[i]) return false;
     }
     return true;
   }

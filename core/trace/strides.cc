@@ -7,7 +7,7 @@ Strides contiguous_strides(const Shape& shape) {
   std::uint64_t step = 1;
   for (std::size_t i = shape.rank; i > 0; --i) {
     strides[i - 1] = static_cast<std::int64_t>(step);
-    step = times(step, shape.dims[i - 1].size);
+    step = times(step, shape.sizes[i - 1]);
   }
   return strides;
 }
@@ -15,7 +15,7 @@ Strides contiguous_strides(const Shape& shape) {
 bool strides_contiguous(const Shape& shape, const Strides& strides) {
   std::uint64_t step = 1;
   for (std::size_t i = shape.rank; i > 0; --i) {
-    const std::uint64_t size = shape.dims[i - 1].size;
+    const std::uint64_t size = shape.sizes[i - 1];
     if (size != 1 && strides[i - 1] != static_cast<std::int64_t>(step)) return false;
     step = times(step, size);
   }

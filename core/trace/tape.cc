@@ -31,8 +31,8 @@ Tape& Tensor::tape() const {
 const Shape& Tensor::shape() const {
   return impl_->shape;
 }
-const Dim& Tensor::dim(int i) const {
-  return impl_->shape.dims[static_cast<std::size_t>(i < 0 ? i + impl_->shape.rank : i)];
+Dim Tensor::dim(int i) const {
+  return impl_->shape[static_cast<std::size_t>(i < 0 ? i + impl_->shape.rank : i)];
 }
 int Tensor::rank() const {
   return impl_->shape.rank;
@@ -213,7 +213,7 @@ void Tape::add_view(const Tensor& tensor) {
   view.dtype = impl.dtype;
   view.rank = impl.shape.rank;
   for (std::size_t i = 0; i < impl.shape.rank; ++i) {
-    view.sizes[i] = impl.shape.dims[i].size;
+    view.sizes[i] = impl.shape.sizes[i];
     view.strides[i] = impl.strides[i];
   }
   view.offset = impl.offset;

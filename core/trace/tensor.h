@@ -32,7 +32,7 @@ class Tensor {
 
   Tape& tape() const;
   const Shape& shape() const;
-  const Dim& dim(int i) const;  // negative counts from the end
+  Dim dim(int i) const;      // negative counts from the end
   int rank() const;
   DType dtype() const;
   bool requires_grad() const;

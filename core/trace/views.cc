@@ -37,7 +37,8 @@ Tensor transpose(const Tensor& x, int a, int b) {
   const std::size_t i = index_of(x, a), j = index_of(x, b);
   Shape shape = x.shape();
   Strides strides = x.impl()->strides;
-  std::swap(shape.dims[i], shape.dims[j]);
+  std::swap(shape.sizes[i], shape.sizes[j]);
+  std::swap(shape.syms[i], shape.syms[j]);
   std::swap(strides[i], strides[j]);
   return viewed(x, shape, strides, 0, backward::transpose,
                 {0, {static_cast<std::int64_t>(i), static_cast<std::int64_t>(j)}});
@@ -46,7 +47,7 @@ Tensor transpose(const Tensor& x, int a, int b) {
 Tensor slice(const Tensor& x, int dim, std::uint64_t start, Dim length) {
   const std::size_t i = index_of(x, dim);
   Shape shape = x.shape();
-  shape.dims[i] = length;
+  shape.set(i, length);
   const Strides& strides = x.impl()->strides;
   return viewed(x, shape, strides, start * static_cast<std::uint64_t>(strides[i]), backward::slice,
                 {0, {static_cast<std::int64_t>(i), static_cast<std::int64_t>(start)}});
@@ -59,10 +60,10 @@ Tensor unsqueeze(const Tensor& x, int dim) {
   for (std::size_t to = 0, from = 0; to <= x.shape().rank; ++to) {
     if (to == i) {
       strides[to] = from < x.shape().rank ? x.impl()->strides[from] * static_cast<std::int64_t>(x.shape()[from].size) : 1;
-      shape.dims[shape.rank++] = {1, Sym::none};
+      shape.push({1, Sym::none});
     } else {
       strides[to] = x.impl()->strides[from];
-      shape.dims[shape.rank++] = x.shape()[from++];
+      shape.push(x.shape()[from++]);
     }
   }
   return viewed(x, shape, strides, 0, backward::view);
