@@ -1,0 +1,88 @@
+// host_view.h - what a host kernel is given: strided windows on memory, and one call's operands.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/dtype.h"
+#include "core/trace/trace.h"
+
+namespace ledger::host {
+
+// A View resolved to memory. `data` is the window's first element; strides count elements, 0 where broadcast.
+struct HostView {
+  std::byte* data = nullptr;
+  DType dtype = DType::f32;
+  std::uint8_t rank = 0;
+  std::array<std::uint64_t, kMaxRank> sizes{};
+  std::array<std::int64_t, kMaxRank> strides{};
+
+  std::uint64_t numel() const {
+    std::uint64_t n = 1;
+    for (std::size_t i = 0; i < rank; ++i)
+      n *= sizes[i];
+    return n;
+  }
+  std::uint64_t last_size() const { return rank == 0 ? 1 : sizes[rank - 1u]; }
+  std::ptrdiff_t byte_stride(std::size_t dim) const {
+    return static_cast<std::ptrdiff_t>(strides[dim]) * static_cast<std::ptrdiff_t>(element_bytes(dtype));
+  }
+};
+
+// Two dimensions of a view; strides count bytes.
+struct Matrix {
+  std::byte* data = nullptr;
+  DType dtype = DType::f32;
+  std::uint64_t rows = 0;
+  std::uint64_t cols = 0;
+  std::ptrdiff_t row_stride = 0;
+  std::ptrdiff_t col_stride = 0;
+
+  std::byte* at(std::uint64_t row, std::uint64_t col) const {
+    return data + static_cast<std::ptrdiff_t>(row) * row_stride + static_cast<std::ptrdiff_t>(col) * col_stride;
+  }
+};
+
+// The last two dimensions of `view` at the given indices of those before them.
+inline Matrix matrix_of(const HostView& view, std::uint64_t first = 0, std::uint64_t second = 0) {
+  const std::array<std::uint64_t, 2> index = {first, second};
+  const std::size_t leading = view.rank - 2u;
+  Matrix m{view.data,
+           view.dtype,
+           view.sizes[leading],
+           view.sizes[leading + 1],
+           view.byte_stride(leading),
+           view.byte_stride(leading + 1)};
+  for (std::size_t i = 0; i < leading; ++i)
+    m.data += static_cast<std::ptrdiff_t>(index[i]) * view.byte_stride(i);
+  return m;
+}
+
+struct KernelCall {
+  std::span<const HostView> in;
+  std::span<const HostView> out;
+  const Attr& attr;
+  const Trace& trace;
+  std::uint64_t seed;           // of tokens and input features
+  const char* error = nullptr;  // set by a kernel that cannot do what it was asked
+};
+
+using KernelFn = void (*)(KernelCall&);
+
+// Computation is in double as soon as one operand is; integers go through double as well, where they are exact to 2^53.
+inline bool needs_double(const KernelCall& call) {
+  const auto wide = [](const HostView& v) {
+    return v.dtype == DType::f64 || v.dtype == DType::i64 || v.dtype == DType::i32;
+  };
+  for (const HostView& v : call.in) {
+    if (wide(v)) return true;
+  }
+  for (const HostView& v : call.out) {
+    if (wide(v)) return true;
+  }
+  return false;
+}
+
+}  // namespace ledger::host

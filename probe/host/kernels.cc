@@ -1,0 +1,78 @@
+#include "probe/host/kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ledger::host {
+namespace {
+
+struct KernelRow {
+  OpKind op;
+  KernelFn kernel;
+};
+
+constexpr KernelRow kRows[] = {
+    {OpKind::load_parameter, load_parameter},
+    {OpKind::load_buffer, load_buffer},
+    {OpKind::load_tokens, load_tokens},
+    {OpKind::load_values, load_values},
+    {OpKind::arange, arange},
+    {OpKind::ones_like, fill_ones},
+    {OpKind::zeros, fill_zeros},
+    {OpKind::zeros_like, fill_zeros},
+    {OpKind::workspace, nothing},
+    {OpKind::to_copy, copy},
+    {OpKind::clone, copy},
+    {OpKind::copy_into, copy},
+    {OpKind::add, add},
+    {OpKind::add_inplace, add},
+    {OpKind::add_scalar, add_scalar},
+    {OpKind::mul, mul},
+    {OpKind::mul_scalar, mul_scalar},
+    {OpKind::mul_inplace, mul},
+    {OpKind::div_scalar, div_scalar},
+    {OpKind::neg, neg},
+    {OpKind::pow_scalar, pow_scalar},
+    {OpKind::rsqrt, rsqrt},
+    {OpKind::reciprocal, reciprocal},
+    {OpKind::clamp_max, clamp_max},
+    {OpKind::cos, cos},
+    {OpKind::sin, sin},
+    {OpKind::silu, silu},
+    {OpKind::silu_backward, silu_backward},
+    {OpKind::mean, mean},
+    {OpKind::sum, sum},
+    {OpKind::cat, cat},
+    {OpKind::pad_right, pad_right},
+    {OpKind::stack, stack},
+    {OpKind::mm, mm},
+    {OpKind::addmm, addmm},
+    {OpKind::bmm, bmm},
+    {OpKind::embedding, embedding},
+    {OpKind::embedding_backward, embedding_backward},
+    {OpKind::log_softmax, log_softmax},
+    {OpKind::log_softmax_backward, log_softmax_backward},
+    {OpKind::nll_loss, nll_loss},
+    {OpKind::nll_loss_backward, nll_loss_backward},
+    {OpKind::flash_attention, flash_attention},
+    {OpKind::flash_attention_backward, flash_attention_backward},
+    {OpKind::vector_norm, vector_norm},
+    {OpKind::adamw, adamw},
+};
+
+constexpr std::array<KernelFn, kOpKinds> by_op() {
+  std::array<KernelFn, kOpKinds> table{};
+  for (const KernelRow& row : kRows)
+    table[static_cast<std::size_t>(row.op)] = row.kernel;
+  return table;
+}
+
+constexpr auto kTable = by_op();
+static_assert(std::none_of(kTable.begin(), kTable.end(), [](KernelFn kernel) { return kernel == nullptr; }),
+              "an operator of ops.h has no row in kRows");
+
+}  // namespace
+
+constexpr std::array<KernelFn, kOpKinds> kKernels = kTable;
+
+}  // namespace ledger::host

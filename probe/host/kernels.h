@@ -1,0 +1,76 @@
+// kernels.h - the host's kernels, one for each operator of ops.h; some serve several.
+//
+// What each computes stands in ops.h. All of them work on any strides.
+#pragma once
+
+#include <array>
+
+#include "core/trace/ops.h"
+#include "probe/host/host_view.h"
+
+namespace ledger::host {
+
+// kernels_create.cc
+void load_parameter(KernelCall& call);
+void load_buffer(KernelCall& call);
+void load_tokens(KernelCall& call);
+void load_values(KernelCall& call);
+void arange(KernelCall& call);
+void fill_ones(KernelCall& call);
+void fill_zeros(KernelCall& call);
+void nothing(KernelCall& call);
+
+// kernels_elementwise.cc
+void copy(KernelCall& call);
+void add(KernelCall& call);
+void add_scalar(KernelCall& call);
+void mul(KernelCall& call);
+void mul_scalar(KernelCall& call);
+void div_scalar(KernelCall& call);
+void neg(KernelCall& call);
+void pow_scalar(KernelCall& call);
+void rsqrt(KernelCall& call);
+void reciprocal(KernelCall& call);
+void clamp_max(KernelCall& call);
+void cos(KernelCall& call);
+void sin(KernelCall& call);
+void silu(KernelCall& call);
+void silu_backward(KernelCall& call);
+
+// kernels_reduce.cc
+void mean(KernelCall& call);
+void sum(KernelCall& call);
+void vector_norm(KernelCall& call);
+
+// kernels_shape.cc
+void cat(KernelCall& call);
+void pad_right(KernelCall& call);
+void stack(KernelCall& call);
+void embedding(KernelCall& call);
+void embedding_backward(KernelCall& call);
+
+// kernels_matrix.cc
+void mm(KernelCall& call);
+void addmm(KernelCall& call);
+void bmm(KernelCall& call);
+
+// kernels_loss.cc
+void log_softmax(KernelCall& call);
+void log_softmax_backward(KernelCall& call);
+void nll_loss(KernelCall& call);
+void nll_loss_backward(KernelCall& call);
+
+// kernels_attention.cc
+void flash_attention(KernelCall& call);
+void flash_attention_backward(KernelCall& call);
+
+// kernels_optimizer.cc
+void adamw(KernelCall& call);
+
+// Copies elements of one dtype bit by bit; `from` broadcasts to `to`.
+void move_elements(const HostView& to, const HostView& from);
+
+// The kernel of every operator, in the order of OpKind.
+extern const std::array<KernelFn, kOpKinds> kKernels;
+
+}  // namespace ledger::host

@@ -1,0 +1,287 @@
+// kernels_attention.cc - causal attention in blocks of queries and keys, never the whole [s,s] matrix of scores.
+//
+// Forward: online softmax (Milakov, Gimelshein 2018; FlashAttention, Dao et al. 2022, algorithm 1). Backward: scores
+// are recomputed from the logsumexp (ibid., algorithm 4). Letters: S scores, P probabilities, O output, d... their
+// gradients.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "probe/host/gemm.h"
+#include "probe/host/kernels.h"
+#include "probe/host/strips.h"
+
+namespace ledger::host {
+namespace {
+
+constexpr std::size_t kBlock = 64;  // queries or keys
+
+// Rows [first, first+count) of a matrix as a dense block, and the same transposed.
+template <class C>
+void load_rows(std::vector<C>& to, const Matrix& m, std::uint64_t first, std::size_t count) {
+  to.resize(count * m.cols);
+  for (std::size_t i = 0; i < count; ++i)
+    load_strip(&to[i * m.cols], m.at(first + i, 0), m.col_stride, m.cols, m.dtype);
+}
+
+template <class C>
+std::vector<C> transposed(const std::vector<C>& block, std::size_t rows) {
+  const std::size_t cols = block.size() / rows;
+  std::vector<C> result(block.size());
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < cols; ++j)
+      result[j * rows + i] = block[i * cols + j];
+  }
+  return result;
+}
+
+template <class C>
+void store_rows(const Matrix& m, std::uint64_t first, const std::vector<C>& from) {
+  for (std::size_t i = 0; i * m.cols < from.size(); ++i) {
+    store_strip(m.at(first + i, 0), m.col_stride, &from[i * m.cols], m.cols, m.dtype);
+  }
+}
+
+// A block of queries against a block of keys.
+struct BlockPair {
+  std::uint64_t query = 0, key = 0;  // first row of each
+  std::size_t queries = 0, keys = 0;
+
+  // How many keys of this block the i-th query sees.
+  std::size_t visible(std::size_t i) const {
+    const std::uint64_t position = query + i;
+    return position < key ? 0 : static_cast<std::size_t>(std::min<std::uint64_t>(keys, position - key + 1));
+  }
+};
+
+// visit(pair) for the blocks of keys that the queries from `query` on see.
+template <class Visit>
+void for_each_key_block(std::uint64_t query, std::size_t queries, std::uint64_t length, Visit visit) {
+  for (std::uint64_t key = 0; key < query + queries; key += kBlock) {
+    visit(BlockPair{query, key, queries, std::min<std::uint64_t>(kBlock, length - key)});
+  }
+}
+
+// S = scale Q K^T, with -inf where the causal mask hides the key.
+template <class C>
+void scores(std::vector<C>& s, const BlockPair& pair, const std::vector<C>& q, const Matrix& keys, C scale) {
+  std::vector<C> k;
+  load_rows(k, keys, pair.key, pair.keys);
+  k = transposed(k, pair.keys);
+  s.assign(pair.queries * pair.keys, C{0});
+  add_product({q.data(), keys.cols, 1, k.data(), s.data(), pair.queries, pair.keys, keys.cols});
+  for (std::size_t i = 0; i < pair.queries; ++i) {
+    C* row = &s[i * pair.keys];
+    const std::size_t visible = pair.visible(i);
+    for (std::size_t j = 0; j < visible; ++j)
+      row[j] *= scale;
+    std::fill(row + visible, row + pair.keys, -std::numeric_limits<C>::infinity());
+  }
+}
+
+template <class C>
+struct RowState {
+  std::vector<C> largest, total;
+
+  explicit RowState(std::size_t rows) : largest(rows, -std::numeric_limits<C>::infinity()), total(rows, C{0}) {}
+
+  // Turns scores into exp(score - largest so far); calls rescale(i, factor) where the row's largest has grown.
+  template <class Rescale>
+  void absorb(std::vector<C>& s, const BlockPair& pair, Rescale rescale) {
+    for (std::size_t i = 0; i < pair.queries; ++i) {
+      if (pair.visible(i) == 0) {
+        std::fill_n(&s[i * pair.keys], pair.keys, C{0});
+        continue;
+      }
+      C* row = &s[i * pair.keys];
+      const C before = largest[i];
+      largest[i] = std::max(before, *std::max_element(row, row + pair.keys));
+      const C factor = std::exp(before - largest[i]);
+      C sum = 0;
+      for (std::size_t j = 0; j < pair.keys; ++j)
+        sum += row[j] = std::exp(row[j] - largest[i]);
+      total[i] = total[i] * factor + sum;
+      rescale(i, factor);
+    }
+  }
+  C logsumexp(std::size_t i) const { return largest[i] + std::log(total[i]); }
+};
+
+template <class C>
+void attend(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& out, const Matrix& logsumexp) {
+  const C scale = 1 / std::sqrt(static_cast<C>(q.cols));
+  std::vector<C> queries, values, s, o;
+  for (std::uint64_t first = 0; first < q.rows; first += kBlock) {
+    const std::size_t count = std::min<std::uint64_t>(kBlock, q.rows - first);
+    load_rows(queries, q, first, count);
+    o.assign(count * v.cols, C{0});
+    RowState<C> state(count);
+    for_each_key_block(first, count, k.rows, [&](const BlockPair& pair) {
+      scores(s, pair, queries, k, scale);
+      state.absorb(s, pair, [&](std::size_t i, C factor) {
+        for (std::size_t j = 0; j < v.cols; ++j)
+          o[i * v.cols + j] *= factor;
+      });
+      load_rows(values, v, pair.key, pair.keys);
+      add_product({s.data(), pair.keys, 1, values.data(), o.data(), count, v.cols, pair.keys});
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t j = 0; j < v.cols; ++j)
+        o[i * v.cols + j] /= state.total[i];
+      store_one(logsumexp.at(first + i, 0), state.logsumexp(i), logsumexp.dtype);
+    }
+    store_rows(out, first, o);
+  }
+}
+
+struct Operands {
+  Matrix gradient, q, k, v, out, logsumexp;
+};
+
+// The stored logsumexp is fp32, which is too coarse for gradients in fp64: there it is computed anew.
+template <class C>
+std::vector<C> row_logsumexp(const Operands& x, std::uint64_t first, const std::vector<C>& queries, C scale) {
+  const std::size_t count = queries.size() / x.q.cols;
+  std::vector<C> result(count);
+  if (sizeof(C) <= element_bytes(x.logsumexp.dtype)) {
+    load_strip(result.data(), x.logsumexp.at(first, 0), x.logsumexp.row_stride, count, x.logsumexp.dtype);
+    return result;
+  }
+  RowState<C> state(count);
+  std::vector<C> s;
+  for_each_key_block(first, count, x.k.rows, [&](const BlockPair& pair) {
+    scores(s, pair, queries, x.k, scale);
+    state.absorb(s, pair, [](std::size_t, C) {});
+  });
+  for (std::size_t i = 0; i < count; ++i)
+    result[i] = state.logsumexp(i);
+  return result;
+}
+
+// One block of queries: what does not depend on the keys.
+template <class C>
+struct QueryBlock {
+  std::vector<C> q, gradient, logsumexp, inner;  // inner: sum over d of dO * O
+
+  QueryBlock(const Operands& x, std::uint64_t first, std::size_t count, C scale) {
+    std::vector<C> o;
+    load_rows(q, x.q, first, count);
+    load_rows(gradient, x.gradient, first, count);
+    load_rows(o, x.out, first, count);
+    inner.assign(count, C{0});
+    for (std::size_t i = 0; i < o.size(); ++i)
+      inner[i / x.out.cols] += gradient[i] * o[i];
+    logsumexp = row_logsumexp(x, first, q, scale);
+  }
+};
+
+// Adds one query head's part to dK and dV (dense, [s,d]) and writes its dQ.
+template <class C>
+void attend_backward(const Operands& x, const Matrix& dq_out, std::vector<C>& dk, std::vector<C>& dv) {
+  const C scale = 1 / std::sqrt(static_cast<C>(x.q.cols));
+  const std::size_t d = x.q.cols;
+  std::vector<C> keys, values, p, dp, dq;
+  for (std::uint64_t first = 0; first < x.q.rows; first += kBlock) {
+    const std::size_t count = std::min<std::uint64_t>(kBlock, x.q.rows - first);
+    const QueryBlock<C> block(x, first, count, scale);
+    dq.assign(count * d, C{0});
+    for_each_key_block(first, count, x.k.rows, [&](const BlockPair& pair) {
+      scores(p, pair, block.q, x.k, scale);
+      load_rows(keys, x.k, pair.key, pair.keys);
+      load_rows(values, x.v, pair.key, pair.keys);
+      values = transposed(values, pair.keys);
+      dp.assign(p.size(), C{0});
+      add_product({block.gradient.data(), d, 1, values.data(), dp.data(), count, pair.keys, d});
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        const std::size_t row = i / pair.keys;
+        p[i] = std::exp(p[i] - block.logsumexp[row]);
+        dp[i] = p[i] * (dp[i] - block.inner[row]) * scale;  // from here on dS
+      }
+      add_product({p.data(), 1, pair.keys, block.gradient.data(), &dv[pair.key * d], pair.keys, d, count});
+      add_product({dp.data(), 1, pair.keys, block.q.data(), &dk[pair.key * d], pair.keys, d, count});
+      add_product({dp.data(), pair.keys, 1, keys.data(), dq.data(), count, d, pair.keys});
+    });
+    store_rows(dq_out, first, dq);
+  }
+}
+
+// [s] of a [b,nh,s] view as a column.
+Matrix column_of(const HostView& view, std::uint64_t batch, std::uint64_t head) {
+  std::byte* data = view.data + static_cast<std::ptrdiff_t>(batch) * view.byte_stride(0) +
+                    static_cast<std::ptrdiff_t>(head) * view.byte_stride(1);
+  return {data, view.dtype, view.sizes[2], 1, view.byte_stride(2), 0};
+}
+
+template <class C>
+void forward(KernelCall& call) {
+  const HostView &q = call.in[0], &k = call.in[1], &v = call.in[2];
+  const std::uint64_t heads = q.sizes[1], kv_heads = k.sizes[1];
+  for (std::uint64_t b = 0; b < q.sizes[0]; ++b) {
+    for (std::uint64_t head = 0; head < heads; ++head) {
+      const std::uint64_t kv_head = head * kv_heads / heads;
+      attend<C>(matrix_of(q, b, head), matrix_of(k, b, kv_head), matrix_of(v, b, kv_head),
+                matrix_of(call.out[0], b, head), column_of(call.out[1], b, head));
+    }
+  }
+}
+
+template <class C>
+void backward(KernelCall& call) {
+  const auto& in = call.in;
+  const std::uint64_t heads = in[1].sizes[1], kv_heads = in[2].sizes[1];
+  for (std::uint64_t b = 0; b < in[1].sizes[0]; ++b) {
+    std::vector<C> dk, dv;
+    for (std::uint64_t head = 0; head < heads; ++head) {
+      const std::uint64_t kv_head = head * kv_heads / heads;
+      const Operands x{matrix_of(in[0], b, head),    matrix_of(in[1], b, head), matrix_of(in[2], b, kv_head),
+                       matrix_of(in[3], b, kv_head), matrix_of(in[4], b, head), column_of(in[5], b, head)};
+      const bool first_of_group = head == 0 || (head - 1) * kv_heads / heads != kv_head;
+      const bool last_of_group = head + 1 == heads || (head + 1) * kv_heads / heads != kv_head;
+      if (first_of_group) {
+        dk.assign(x.k.rows * x.k.cols, C{0});
+        dv.assign(x.v.rows * x.v.cols, C{0});
+      }
+      attend_backward<C>(x, matrix_of(call.out[0], b, head), dk, dv);
+      if (last_of_group) {
+        store_rows(matrix_of(call.out[1], b, kv_head), 0, dk);
+        store_rows(matrix_of(call.out[2], b, kv_head), 0, dv);
+      }
+    }
+  }
+}
+
+bool shapes_match(const HostView& q, const HostView& k, const HostView& v) {
+  return q.rank == 4 && k.rank == 4 && v.rank == 4 && q.sizes[2] == k.sizes[2] && q.sizes[3] == k.sizes[3] &&
+         k.sizes == v.sizes && k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0;
+}
+
+constexpr const char* kBadShapes = "queries, keys and values have shapes that do not go together";
+
+}  // namespace
+
+void flash_attention(KernelCall& call) {
+  if (!shapes_match(call.in[0], call.in[1], call.in[2])) {
+    call.error = kBadShapes;
+    return;
+  }
+  if (needs_double(call)) {
+    forward<double>(call);
+  } else {
+    forward<float>(call);
+  }
+}
+
+void flash_attention_backward(KernelCall& call) {
+  if (!shapes_match(call.in[1], call.in[2], call.in[3])) {
+    call.error = kBadShapes;
+    return;
+  }
+  if (needs_double(call)) {
+    backward<double>(call);
+  } else {
+    backward<float>(call);
+  }
+}
+
+}  // namespace ledger::host

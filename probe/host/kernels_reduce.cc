@@ -1,0 +1,80 @@
+// kernels_reduce.cc - sums over dimensions. Always accumulated in double: nearer to the true value than any order of
+// fp32 additions, so that comparisons with a GPU measure the GPU's rounding only.
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "probe/host/kernels.h"
+#include "probe/host/strided_loop.h"
+
+namespace ledger::host {
+namespace {
+
+// A dense fp64 view of `values` in the shape of `like`.
+HostView dense_like(const HostView& like, std::vector<double>& values) {
+  HostView view = like;
+  view.data = reinterpret_cast<std::byte*>(values.data());
+  view.dtype = DType::f64;
+  std::int64_t stride = 1;
+  for (std::size_t i = like.rank; i-- > 0;) {
+    view.strides[i] = stride;
+    stride *= static_cast<std::int64_t>(like.sizes[i]);
+  }
+  return view;
+}
+
+void add_into(const HostView& totals, const HostView& in) {
+  std::array<double, kStrip> strip;
+  const StridedLoop<2> loop(in, {in, totals});
+  const auto [in_step, total_step] = loop.steps[0];
+  loop.for_each_row([&, in_step = in_step, total_step = total_step](const auto& at, std::size_t row) {
+    in_strips(row, [&](std::size_t first, std::size_t count) {
+      const auto offset = static_cast<std::ptrdiff_t>(first);
+      load_strip(strip.data(), at[0] + offset * in_step, in_step, count, in.dtype);
+      std::byte* total = at[1] + offset * total_step;
+      for (std::size_t i = 0; i < count; ++i, total += total_step)
+        *reinterpret_cast<double*>(total) += strip[i];
+    });
+  });
+}
+
+// The sum of in0 in out0's shape, times `factor`.
+void reduce(KernelCall& call, double factor) {
+  const HostView& out = call.out[0];
+  if (!broadcasts_to(out, call.in[0])) {
+    call.error = "the output's shape is no reduction of the input's";
+    return;
+  }
+  std::vector<double> totals(out.numel(), 0.0);
+  add_into(dense_like(out, totals), call.in[0]);
+  generate<double>(out, [&](std::uint64_t i) { return totals[i] * factor; });
+}
+
+}  // namespace
+
+void sum(KernelCall& call) {
+  reduce(call, 1);
+}
+
+void mean(KernelCall& call) {
+  const std::uint64_t outputs = call.out[0].numel();
+  reduce(call, static_cast<double>(outputs) / static_cast<double>(call.in[0].numel()));
+}
+
+void vector_norm(KernelCall& call) {
+  const HostView& in = call.in[0];
+  std::array<double, kStrip> strip;
+  double squares = 0;
+  const StridedLoop<1> loop(in, {in});
+  const std::ptrdiff_t step = loop.steps[0][0];
+  loop.for_each_row([&](const auto& at, std::size_t row) {
+    in_strips(row, [&](std::size_t first, std::size_t count) {
+      load_strip(strip.data(), at[0] + static_cast<std::ptrdiff_t>(first) * step, step, count, in.dtype);
+      for (std::size_t i = 0; i < count; ++i)
+        squares += strip[i] * strip[i];
+    });
+  });
+  store_one(call.out[0].data, std::sqrt(squares), call.out[0].dtype);
+}
+
+}  // namespace ledger::host

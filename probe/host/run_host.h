@@ -1,0 +1,34 @@
+// run_host.h - plays a trace on this machine's memory and processor: the reference that needs no GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/memory/replay.h"
+#include "probe/host/host_executor.h"
+
+namespace ledger {
+
+struct HostRunOptions {
+  HostExecutor::Options executor;
+  Bytes memory_limit = kOverflow;  // of this process's memory; the card's is in ReplayOptions
+  bool keep_gradients = false;
+};
+
+struct NamedTensor {
+  std::string name;  // of the parameter
+  std::vector<double> values;
+};
+
+struct HostRun {
+  Replay replay;
+  std::vector<double> phase_ms;  // by index into Trace::phases
+  std::vector<double> losses;    // one a step
+  // Of the last backward phase at whose end the parameter's latest gradient was alive.
+  std::vector<NamedTensor> gradients;
+  std::optional<HostFailure> failure;  // of the trace or a kernel; being out of memory is a result (Replay)
+};
+
+HostRun run_on_host(const Trace& trace, const ReplayOptions& options, const HostRunOptions& host = {});
+
+}  // namespace ledger
