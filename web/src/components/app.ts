@@ -1,0 +1,181 @@
+// app.ts - <memory-ledger>: the whole page. Owns the session and the URL hash; lays out the parts.
+
+import { html, LitElement, nothing, type TemplateResult } from 'lit';
+import { customElement, state } from 'lit/decorators.js';
+import { CoreFailure, loadCore } from '../core/loader.js';
+import { problem, type Problem, type Report } from '../core/types.js';
+import { browserLang, I18n } from '../i18n/i18n.js';
+import { unavailableChoices } from '../state/availability.js';
+import { findPreset } from '../state/presets.js';
+import type { Lang } from '../state/request.js';
+import { fetchSamples } from '../state/samples.js';
+import { Session, type Said } from '../state/session.js';
+import { Announcer } from './announcer.js';
+import { appStyles } from './app_styles.js';
+import type { Change } from './base.js';
+import { DropController } from './drop.js';
+import type { BoxMessage } from './model_box.js';
+import './capacity_bar.js';
+import './figures.js';
+import './ledger_view.js';
+import './limits_view.js';
+import './measured_view.js';
+import './model_box.js';
+import './page_header.js';
+import './problem_note.js';
+import './recipe_form.js';
+import './share_view.js';
+import './timeline_view.js';
+import './verdict_view.js';
+
+@customElement('memory-ledger')
+export class MemoryLedger extends LitElement {
+  static override styles = appStyles;
+
+  @state() private failure: Problem | undefined;
+  @state() private unavailable: ReadonlySet<string> = new Set();
+  private session: Session | undefined;
+  private i18n = new I18n(browserLang(), 'gib');
+  private readonly announcer = new Announcer();
+  private readonly drop = new DropController(this, {
+    file: (file) => void this.session?.readFile(file),
+    text: (text) => void this.session?.readText(text, ''),
+  });
+  private readonly onHash = (): void => {
+    if (this.session && location.hash !== this.session.hash) void this.session.open(location.hash);
+  };
+
+  override connectedCallback(): void {
+    super.connectedCallback();
+    window.addEventListener('hashchange', this.onHash);
+    this.speak();
+    void this.start();
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    window.removeEventListener('hashchange', this.onHash);
+  }
+
+  private async start(): Promise<void> {
+    try {
+      const core = await loadCore();
+      const session = new Session(core, () => this.sessionChanged());
+      this.session = session;
+      await session.open(location.hash);
+    } catch (error) {
+      this.failure = error instanceof CoreFailure ? error.problem : problem('core_crashed', { read: String(error) });
+      return;
+    }
+    await this.afterFirstAnswer(this.session);
+  }
+
+  // Nothing here is needed for the first answer.
+  private async afterFirstAnswer(session: Session): Promise<void> {
+    await this.updateComplete;
+    for (const sample of await fetchSamples(new URL('.', import.meta.url))) session.addMeasured(sample.text, sample.name, true);
+    this.unavailable = unavailableChoices(session.core);
+  }
+
+  private sessionChanged(): void {
+    const { session } = this;
+    if (!session) return;
+    this.speak();
+    history.replaceState(history.state, '', session.hash);
+    this.requestUpdate();
+    void this.updateComplete.then(() => this.announcer.announce(this.headline()));
+  }
+
+  // The language and units of the request, for this element and the document.
+  private speak(): void {
+    const { lang, units } = this.session?.request ?? { lang: undefined, units: 'gib' as const };
+    const spoken: Lang = lang ?? browserLang();
+    if (spoken !== this.i18n.lang || units !== this.i18n.format.units) this.i18n = new I18n(spoken, units);
+    document.documentElement.lang = spoken === 'zh' ? 'zh-Hans' : 'en';
+    document.title = this.i18n.t('page.title');
+    document.querySelector('meta[name=description]')?.setAttribute('content', this.i18n.t('page.description'));
+  }
+
+  private headline(): string {
+    const answer = this.session?.answer;
+    if (!answer) return '';
+    if (!answer.ok) return '';
+    const { answer: verdict, headroom_bytes } = answer.value.verdict;
+    const bytes = this.i18n.bytes(Math.abs(headroom_bytes));
+    return this.i18n.t(`verdict.${verdict}`, { headroom: bytes, short: bytes });
+  }
+
+  private onChange(event: CustomEvent<Change>): void {
+    const { session } = this;
+    const change = event.detail;
+    if (!session) return;
+    switch (change.kind) {
+      case 'model': return session.setModel(change.model, change.recipe);
+      case 'recipe': return session.setRecipe(change.patch);
+      case 'reset': return session.reset();
+      case 'undo': return session.undo();
+      case 'lang': return session.setView({ lang: change.lang });
+      case 'units': return session.setView({ units: change.units });
+      case 'text': return void session.readText(change.text, change.name);
+      case 'file': return void session.readFile(change.file);
+      case 'forget': return session.forget(change.name);
+    }
+  }
+
+  protected override render(): TemplateResult {
+    const { i18n } = this;
+    return html`<div class="page" @change-request=${this.onChange}>
+      <ml-header .i18n=${i18n} .hash=${this.session?.hash ?? ''}></ml-header>
+      ${this.failure ? html`<main class="failure" role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></main>`
+        : this.session ? this.body(this.session)
+        : html`<main class="loading" aria-busy="true"><p>${i18n.t('page.loading')}</p></main>`}
+      <footer><p>${i18n.t('page.private')} ${i18n.t('units.hint')}.</p>
+        <p>${this.session ? i18n.t('page.version', { version: this.session.core.catalogue.version }) : nothing}</p></footer>
+      ${this.drop.over ? html`<div class="drop" aria-hidden="true">${i18n.t('box.drop')}</div>` : nothing}
+      ${this.announcer.render()}
+    </div>`;
+  }
+
+  private body(session: Session): TemplateResult {
+    const { i18n } = this;
+    const { answer } = session;
+    return html`<div class="columns">
+      <aside aria-label=${i18n.t('form.heading')}>
+        <ml-model-box .i18n=${i18n} .model=${session.request.model} .facts=${answer.ok ? answer.value.model : undefined} .message=${this.message(session.said)}></ml-model-box>
+        <ml-recipe-form .i18n=${i18n} .catalogue=${session.core.catalogue} .recipe=${session.request.recipe} .defaults=${session.defaults}
+          .problem=${answer.ok ? undefined : answer.problem} .unavailable=${this.unavailable} .canUndo=${session.canUndo}></ml-recipe-form>
+      </aside>
+      <main id="answer" tabindex="-1">
+        ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}
+        ${answer.ok ? this.answerView(answer.value, session) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
+        <section><h2>${i18n.t('measured.heading')}</h2>
+          <ml-share .i18n=${i18n} .request=${session.request} .report=${answer.ok ? answer.value : undefined}></ml-share>
+          <ml-measured .i18n=${i18n} .measured=${session.measured}></ml-measured></section>
+        ${answer.ok ? html`<section><ml-limits .i18n=${i18n} .report=${answer.value}></ml-limits></section>` : nothing}
+      </main>
+    </div>`;
+  }
+
+  private answerView(report: Report, session: Session): TemplateResult {
+    const { i18n } = this;
+    const gpu = session.core.catalogue.gpus.find((row) => row.id === report.verdict.gpu)?.name ?? report.verdict.gpu;
+    const { model } = session.request;
+    const name = model.kind === 'preset' ? findPreset(model.id)?.name ?? model.id : i18n.t('model.custom');
+    return html`<section class="first">
+        <ml-verdict .i18n=${i18n} .report=${report} .modelName=${name} .gpuName=${gpu}></ml-verdict>
+        <ml-figures .i18n=${i18n} .peaks=${report.peaks}></ml-figures></section>
+      <section><ml-capacity-bar .i18n=${i18n} .report=${report} .gpuName=${gpu}></ml-capacity-bar></section>
+      <section><ml-timeline .i18n=${i18n} .report=${report}></ml-timeline></section>
+      <section><ml-ledger .i18n=${i18n} .report=${report}></ml-ledger></section>`;
+  }
+
+  private message(said: Said | undefined): BoxMessage | undefined {
+    if (!said) return undefined;
+    const { i18n } = this;
+    if (said.kind === 'problem') return { problem: said.problem };
+    const name = said.name ? `${i18n.t('box.name', { name: said.name })} ` : '';
+    if (said.kind === 'config') return { text: name + i18n.t('box.config', { family: said.family, params: i18n.format.count(said.params) }) };
+    if (said.kind === 'recipe') return { text: name + i18n.t('box.recipe', { keys: said.keys.join(', ') }) };
+    return { text: name + i18n.t(`box.${said.kind}`) };
+  }
+}

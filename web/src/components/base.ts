@@ -1,0 +1,27 @@
+// base.ts - the parent of the page's elements: they all speak through one I18n, and ask for changes by one event.
+
+import { LitElement } from 'lit';
+import { property } from 'lit/decorators.js';
+import type { Recipe } from '../core/types.js';
+import type { I18n } from '../i18n/i18n.js';
+import type { Lang, ModelChoice, Units } from '../state/request.js';
+
+export class LedgerElement extends LitElement {
+  @property({ attribute: false }) i18n!: I18n;
+
+  protected ask(change: Change): void {
+    this.dispatchEvent(new CustomEvent<Change>('change-request', { detail: change, bubbles: true, composed: true }));
+  }
+}
+
+// What an element may ask of the page; the page alone holds state.
+export type Change =
+  | { readonly kind: 'model'; readonly model: ModelChoice; readonly recipe?: Recipe }
+  | { readonly kind: 'recipe'; readonly patch: Recipe }
+  | { readonly kind: 'reset' }
+  | { readonly kind: 'undo' }
+  | { readonly kind: 'lang'; readonly lang: Lang }
+  | { readonly kind: 'units'; readonly units: Units }
+  | { readonly kind: 'text'; readonly text: string; readonly name: string }
+  | { readonly kind: 'file'; readonly file: File }
+  | { readonly kind: 'forget'; readonly name: string };

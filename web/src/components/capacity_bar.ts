@@ -1,0 +1,139 @@
+// capacity_bar.ts - <ml-capacity-bar>: memory at the peak, by category, against the card; rules below tell tensors,
+// allocated, reserved and device memory apart. The table is the chart's twin and its legend.
+
+import { css, html, nothing, svg, type SVGTemplateResult, type TemplateResult } from 'lit';
+import { customElement, property } from 'lit/decorators.js';
+import { scaleLinear } from 'd3-scale';
+import type { Report } from '../core/types.js';
+import { barParts, type Extent, type Part } from '../format/bar_parts.js';
+import { base, categories, hatch, tables } from '../styles/shared.js';
+import { LedgerElement } from './base.js';
+import { WidthController } from './width.js';
+
+const BAR = { top: 20, height: 52 };
+const RULE_STEP = 20;
+const CHAR_WIDTH = 7.2;
+
+@customElement('ml-capacity-bar')
+export class CapacityBar extends LedgerElement {
+  static override styles = [base, tables, categories, hatch, css`
+    svg { display: block; width: 100%; overflow: visible; }
+    text { font: 12px var(--sans); fill: var(--ink); }
+    .on { fill: var(--c-text); pointer-events: none; }
+    .extent line { stroke: var(--rule-strong); }
+    .extent text { fill: var(--ink-soft); font-variant-numeric: tabular-nums; }
+    .capacity { stroke: var(--ink); stroke-width: 2; }
+    .over { fill: none; stroke: var(--bad); stroke-width: 2; }
+    .frame { fill: var(--sunk); stroke: var(--rule-strong); }
+    .hatched { fill: url(#hatch); stroke: var(--hatch); }
+    #hatch path { stroke: var(--hatch); }
+    .table { margin-top: 1.1rem; }
+    td.how { width: 38%; }
+    .thread { display: block; width: 100%; height: 8px; }
+    @media (max-width: 480px) { td.how, th.how { display: none; } }
+  `];
+
+  @property({ attribute: false }) report!: Report;
+  @property({ attribute: false }) gpuName = '';
+  private readonly size = new WidthController(this);
+
+  protected override render(): TemplateResult {
+    const view = barParts(this.report);
+    const width = this.size.width;
+    return html`<h2>${this.i18n.t('bar.heading')}</h2>
+      ${width > 0 ? this.chart(view.parts, view.extents, view.end, width) : nothing}
+      ${this.table(view.parts)}`;
+  }
+
+  private chart(parts: readonly Part[], extents: readonly Extent[], end: number, width: number): TemplateResult {
+    const x = scaleLinear([0, end], [1, width - 1]);
+    const capacity = this.report.verdict.capacity_bytes;
+    const height = BAR.top + BAR.height + 10 + extents.length * RULE_STEP;
+    return html`<svg height=${height} viewBox="0 0 ${width} ${height}" role="img" aria-label=${this.i18n.t('bar.label', { gpu: this.gpuName })}>
+      <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse"><path d="M-1,6 L6,-1 M-1,1 L1,-1 M4,6 L6,4" /></pattern></defs>
+      <rect class="frame" x=${x(0)} y=${BAR.top} width=${x(capacity) - x(0)} height=${BAR.height}></rect>
+      ${parts.map((part) => this.segment(part, x))}
+      ${this.capacityMark(x(capacity), width)}
+      ${extents.map((extent, row) => this.extent(extent, row, x, width))}
+    </svg>`;
+  }
+
+  private segment(part: Part, x: (bytes: number) => number): SVGTemplateResult {
+    if (part.kind === 'free') return svg``;
+    const left = x(part.from);
+    const width = Math.max(x(part.from + part.bytes) - left - (part.kind === 'category' ? 1 : 0), 0.5);
+    const name = this.partName(part);
+    const fits = part.kind === 'category' && width > this.textWidth(name) + 12;
+    const share = this.i18n.format.percent(part.bytes, this.report.at_peak.tensor_bytes + this.report.at_peak.workspace_bytes);
+    return svg`<g>
+      <rect class=${part.kind === 'category' ? `c-${part.id}` : 'hatched'} x=${left} y=${BAR.top} width=${width} height=${BAR.height}>
+        <title>${name}: ${this.i18n.bytes(part.bytes)}</title>
+      </rect>
+      ${fits ? svg`<text class="on" x=${left + 7} y=${BAR.top + 22}>${name}</text><text class="on" x=${left + 7} y=${BAR.top + 39}>${share}</text>` : nothing}
+    </g>`;
+  }
+
+  private capacityMark(at: number, width: number): SVGTemplateResult {
+    const label = this.i18n.t('bar.capacity', { bytes: this.i18n.bytes(this.report.verdict.capacity_bytes) });
+    const end = at > width / 2;
+    const over = this.report.verdict.headroom_bytes < 0;
+    return svg`<line class="capacity" x1=${at} x2=${at} y1="4" y2=${BAR.top + BAR.height + 5}></line>
+      <text x=${end ? at - 6 : at + 6} y="12" text-anchor=${end ? 'end' : 'start'}>${label}</text>
+      ${over ? svg`<rect class="over" x=${at} y=${BAR.top} width=${Math.max(width - 1 - at, 1)} height=${BAR.height}></rect>` : nothing}`;
+  }
+
+  private extent(extent: Extent, row: number, x: (bytes: number) => number, width: number): SVGTemplateResult {
+    const y = BAR.top + BAR.height + 14 + row * RULE_STEP;
+    const text = this.i18n.t(`bar.${extent.id}`, { bytes: this.i18n.bytes(extent.bytes) });
+    const right = x(extent.bytes);
+    const room = right - 6 > this.textWidth(text);
+    const at = room ? right - 8 : Math.min(right + 8, width - this.textWidth(text));
+    const gap = this.textWidth(text) + 14;
+    return svg`<g class="extent">
+      <line x1="1" x2=${room ? Math.max(right - gap, 1) : right} y1=${y} y2=${y}></line>
+      <line x1=${right} x2=${right} y1=${y - 5} y2=${y + 5}></line>
+      <text x=${at} y=${y + 4} text-anchor=${room ? 'end' : 'start'}>${text}</text>
+    </g>`;
+  }
+
+  private table(parts: readonly Part[]): TemplateResult {
+    const { i18n } = this;
+    const most = Math.max(...parts.map((part) => part.bytes));
+    const whole = parts.reduce((all, part) => all + (part.kind === 'free' ? 0 : part.bytes), 0);
+    return html`<div class="table"><table>
+      <caption class="visually-hidden">${i18n.t('bar.table')}</caption>
+      <thead><tr>
+        <th scope="col">${i18n.t('table.category')}</th><td class="how"></td>
+        <th scope="col" class="right">${i18n.t('table.bytes')}</th><th scope="col" class="right">${i18n.t('table.share')}</th>
+      </tr></thead>
+      <tbody>${parts.map((part) => html`<tr>
+        <th scope="row"><span class="swatch ${swatchClass(part)}"></span>${this.partName(part)}</th>
+        <td class="how">${thread(part, most)}</td>
+        <td class="right" title=${i18n.format.exact(part.bytes)}>${i18n.bytes(part.bytes)}</td>
+        <td class="right soft">${part.kind === 'free' ? '' : i18n.format.percent(part.bytes, whole)}</td>
+      </tr>`)}</tbody>
+    </table></div>`;
+  }
+
+  private partName(part: Part): string {
+    return part.kind === 'category' ? this.i18n.category(part.id) : this.i18n.t(`bar.${part.kind}`);
+  }
+
+  private textWidth(text: string): number {
+    let units = 0;
+    for (const char of text) units += char > '\u2e80' ? 12.5 : CHAR_WIDTH;
+    return units;
+  }
+}
+
+function swatchClass(part: Part): string {
+  if (part.kind === 'category') return `c-${part.id}`;
+  return part.kind === 'free' ? 'open' : 'hatched';
+}
+
+function thread(part: Part, most: number): TemplateResult {
+  const share = most > 0 ? (part.bytes / most) * 100 : 0;
+  if (part.kind === 'free') return html``;
+  return html`<svg class="thread" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+    <rect class=${part.kind === 'category' ? `c-${part.id}` : 'c-workspace'} y="2" height="4" width=${Math.max(share, 0.3)}></rect></svg>`;
+}

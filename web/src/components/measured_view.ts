@@ -1,0 +1,100 @@
+// measured_view.ts - <ml-measured>: predicted beside measured, per phase and per category, the difference named.
+
+import { css, html, nothing, type TemplateResult } from 'lit';
+import { customElement, property } from 'lit/decorators.js';
+import type { ComparedRow, Comparison } from '../core/types.js';
+import { base, controls, tables } from '../styles/shared.js';
+import { LedgerElement } from './base.js';
+
+export interface Measured {
+  readonly name: string;
+  readonly sample: boolean;
+  readonly comparison: Comparison;
+}
+
+@customElement('ml-measured')
+export class MeasuredView extends LedgerElement {
+  static override styles = [base, controls, tables, css`
+    article { border: 1px solid var(--rule); border-radius: 8px; background: var(--raised); padding: 1rem 1.1rem; margin-top: 1rem; }
+    header { display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; align-items: baseline; justify-content: space-between; }
+    header h3 { margin: 0; overflow-wrap: anywhere; }
+    .summary { margin: 0.35rem 0 0.9rem; }
+    .same { color: var(--good); font-weight: 600; }
+    .tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.1rem 2rem; }
+    table { font-size: 0.85rem; }
+    .differs { font-weight: 600; }
+    details { margin-top: 0.8rem; }
+    @media (max-width: 26rem) { th, td { padding-inline-end: 0.5rem; } table { font-size: 0.8rem; } .right { white-space: normal; } }
+  `];
+
+  @property({ attribute: false }) measured: readonly Measured[] = [];
+
+  protected override render(): TemplateResult {
+    return html`${this.measured.map((entry) => this.entry(entry))}`;
+  }
+
+  private entry({ name, sample, comparison }: Measured): TemplateResult {
+    const { i18n } = this;
+    const device = String(comparison.environment?.['gpu'] ?? comparison.environment?.['device'] ?? '…');
+    return html`<article>
+      <header>
+        <h3>${sample ? i18n.t('measured.sample') : name} <span class="soft small">${i18n.t('measured.device', { device })} · ${this.runText(comparison)}</span></h3>
+        <button class="quiet" aria-label=${i18n.t('measured.remove', { name })} @click=${() => this.ask({ kind: 'forget', name })}>✕</button>
+      </header>
+      <p class="summary">${this.summary(comparison)}</p>
+      <div class="tables">
+        <div>${this.table('measured.phases', comparison.phases, (id) => i18n.phase(id))}</div>
+        <div>${this.table('measured.categories', comparison.categories, (id) => i18n.category(id))}</div>
+        <div>${this.table('measured.peaks', comparison.peaks, (id) => this.peakName(id))}</div>
+      </div>
+    </article>`;
+  }
+
+  private runText(comparison: Comparison): string {
+    const { family = '', params = 0 } = comparison.model ?? {};
+    const { batch, seq } = comparison.recipe;
+    const { format } = this.i18n;
+    const shape = `${this.i18n.key('batch')} ${format.count(Number(batch ?? 1))}${family === 'plain' ? '' : ` × ${format.count(Number(seq ?? 0))}`}`;
+    return [family, this.i18n.t('model.facts', { params: format.count(params), family: String(comparison.recipe['precision'] ?? '') }), shape].filter((part) => part !== '').join(' · ');
+  }
+
+  private peakName(id: string): string {
+    return this.i18n.maybe(`figures.${id.replace(/_bytes$/, '')}`, id);
+  }
+
+  private summary(comparison: Comparison): TemplateResult {
+    const rows = [...comparison.peaks, ...comparison.phases, ...comparison.categories];
+    const worst = largestDifference(rows);
+    const status = comparison.status === 'ok' ? nothing : html` ${this.i18n.t('measured.status', { status: comparison.status })}`;
+    if (!worst?.difference_bytes) return html`<span class="same">✓ ${this.i18n.t('measured.same')}</span>${status}`;
+    const share = this.i18n.format.percent(Math.abs(worst.difference_bytes), worst.measured_bytes ?? 0);
+    const name = comparison.phases.includes(worst) ? this.i18n.phase(worst.name) : comparison.peaks.includes(worst) ? this.peakName(worst.name) : this.i18n.category(worst.name);
+    return html`${this.i18n.t('measured.differ', { name, difference: this.i18n.format.difference(worst.difference_bytes), share })}${status}`;
+  }
+
+  private table(caption: 'measured.phases' | 'measured.categories' | 'measured.peaks', rows: readonly ComparedRow[], nameOf: (id: string) => string): TemplateResult {
+    const { i18n } = this;
+    return html`<table>
+      <caption>${i18n.t(caption)}</caption>
+      <thead><tr><th scope="col">${i18n.t('measured.name')}</th>
+        ${(['measured.predicted', 'measured.measured', 'measured.difference'] as const).map((key) => html`<th scope="col" class="right">${i18n.t(key)}</th>`)}</tr></thead>
+      <tbody>${rows.map((row) => html`<tr><th scope="row">${nameOf(row.name)}</th>
+        ${this.amount(row.predicted_bytes)}${this.amount(row.measured_bytes)}${this.difference(row)}</tr>`)}</tbody>
+    </table>`;
+  }
+
+  private amount(bytes: number | null): TemplateResult {
+    if (bytes === null) return html`<td class="right soft">${this.i18n.t('measured.not')}</td>`;
+    return html`<td class="right" title=${this.i18n.format.exact(bytes)}>${this.i18n.bytes(bytes)}</td>`;
+  }
+
+  private difference({ difference_bytes: bytes }: ComparedRow): TemplateResult {
+    if (bytes === null) return html`<td class="right soft">–</td>`;
+    if (bytes === 0) return html`<td class="right soft">${this.i18n.t('measured.equal')}</td>`;
+    return html`<td class="right differs" title=${this.i18n.format.exact(bytes)}>${this.i18n.format.difference(bytes)}</td>`;
+  }
+}
+
+export function largestDifference(rows: readonly ComparedRow[]): ComparedRow | undefined {
+  return rows.reduce<ComparedRow | undefined>((worst, row) => (Math.abs(row.difference_bytes ?? 0) > Math.abs(worst?.difference_bytes ?? 0) ? row : worst), undefined);
+}

@@ -1,0 +1,140 @@
+// recipe_form.ts - <ml-recipe-form>: one field a recipe key, built from the core's catalogue.
+//
+// Fields are created once and never rebuilt while typing; a field that cannot be read keeps its text and says why.
+
+import { css, html, nothing, type TemplateResult } from 'lit';
+import { customElement, property, state } from 'lit/decorators.js';
+import type { Catalogue, Problem, Recipe, RecipeKey, RecipeValue } from '../core/types.js';
+import { expectedOf, readValue, sameValue, writeValue, type Defaults } from '../state/request.js';
+import { base, controls } from '../styles/shared.js';
+import { LedgerElement } from './base.js';
+import './problem_note.js';
+
+const PLAIN_KEYS = ['method', 'gpu', 'batch', 'seq', 'precision', 'optimizer', 'checkpointing', 'attention', 'loss', 'stack'];
+const STEP: Readonly<Record<string, number>> = { seq: 512, memory_limit_bytes: 1024 ** 3 };
+
+@customElement('ml-recipe-form')
+export class RecipeForm extends LedgerElement {
+  static override styles = [base, controls, css`
+    .grid { display: grid; grid-template-columns: 1fr 1fr; gap: 0.7rem 0.8rem; }
+    .field { min-width: 0; display: flex; flex-direction: column; gap: 0.2rem; justify-content: end; }
+    .field.wide { grid-column: 1 / -1; }
+    .field.flag { flex-direction: row; align-items: center; justify-content: start; gap: 0.5rem; }
+    .field.flag label { color: var(--ink); font-size: 0.9rem; overflow-wrap: anywhere; }
+    .error { margin: 0; font-size: 0.82rem; color: var(--bad); }
+    .head { display: flex; justify-content: space-between; align-items: baseline; gap: 1rem; }
+    details { margin-top: 0.8rem; }
+    details .grid { margin-top: 0.5rem; }
+    ml-problem { margin-top: 0.9rem; }
+    .hint { margin: 0.9rem 0 0; }
+  `];
+
+  @property({ attribute: false }) catalogue!: Catalogue;
+  @property({ attribute: false }) recipe!: Recipe;
+  @property({ attribute: false }) defaults!: Defaults;
+  @property({ attribute: false }) problem: Problem | undefined;
+  @property({ attribute: false }) unavailable: ReadonlySet<string> = new Set(); // "key=choice"
+  @property({ attribute: false }) canUndo = false;
+  @state() private invalid: ReadonlySet<string> = new Set();
+
+  protected override render(): TemplateResult {
+    const { i18n, catalogue } = this;
+    const plain = PLAIN_KEYS.map((name) => catalogue.recipe_keys.find((key) => key.name === name)).filter((key) => key !== undefined);
+    const advanced = catalogue.recipe_keys.filter((key) => !PLAIN_KEYS.includes(key.name));
+    const changed = advanced.some((key) => key.name in this.recipe);
+    return html`<div class="head"><h2>${i18n.t('form.heading')}</h2>
+        ${Object.keys(this.recipe).length > 0 ? html`<button class="quiet" @click=${this.reset}>${i18n.t('form.reset')}</button>` : nothing}</div>
+      <div class="grid">${plain.map((key) => this.field(key))}</div>
+      <details ?open=${changed}><summary>${i18n.t('form.advanced')}</summary>
+        <div class="grid">${advanced.map((key) => this.field(key))}</div></details>
+      <div role="status">${this.problem ? this.problemView(this.problem) : nothing}</div>
+      ${this.unavailable.size > 0 ? html`<p class="hint small soft">${i18n.t('form.unavailable.hint')}</p>` : nothing}`;
+  }
+
+  private problemView(problem: Problem): TemplateResult {
+    return html`<ml-problem .i18n=${this.i18n} .problem=${problem}></ml-problem>
+      ${this.canUndo ? html`<button class="quiet" @click=${() => this.ask({ kind: 'undo' })}>${this.i18n.t('form.undo')}</button>` : nothing}`;
+  }
+
+  private reset(): void {
+    this.invalid = new Set();
+    this.ask({ kind: 'reset' });
+  }
+
+  private value(key: RecipeKey): RecipeValue {
+    return this.recipe[key.name] ?? this.defaults[key.name] ?? '';
+  }
+
+  private named(key: RecipeKey): boolean {
+    const wheres = this.problem?.where.split(/[\s,|+]+/) ?? [];
+    return wheres.includes(key.name);
+  }
+
+  private field(key: RecipeKey): TemplateResult {
+    const wide = key.name === 'gpu' || key.name === 'optimizer' || key.name === 'targets';
+    if (key.kind === 'flag') return html`<div class="field flag wide">${this.checkbox(key)}<label for=${key.name}>${this.i18n.key(key.name)}</label></div>`;
+    const bad = this.invalid.has(key.name);
+    return html`<div class="field ${wide ? 'wide' : ''}">
+      <label for=${key.name}>${this.i18n.key(key.name)}</label>
+      ${key.name === 'gpu' ? this.gpus(key) : key.kind === 'choice' ? this.choice(key) : this.input(key, bad)}
+      ${bad ? html`<p class="error" id="${key.name}-error">${this.errorText(key)}</p>` : nothing}
+    </div>`;
+  }
+
+  private errorText(key: RecipeKey): string {
+    const expected = expectedOf(key).replace('..', this.i18n.lang === 'zh' ? ' 至 ' : ' to ');
+    return this.i18n.t(key.kind === 'integer' ? 'form.invalid' : 'form.invalid.text', { expected });
+  }
+
+  private choice(key: RecipeKey): TemplateResult {
+    const value = this.value(key);
+    return html`<select id=${key.name} aria-invalid=${this.named(key) ? 'true' : 'false'} @change=${(event: Event) => this.changed(key, event)}>
+      ${(key.choices ?? []).map((choice) => html`<option value=${choice} .selected=${choice === value}>${this.choiceText(key, choice)}</option>`)}
+    </select>`;
+  }
+
+  private choiceText(key: RecipeKey, choice: string): string {
+    return this.unavailable.has(`${key.name}=${choice}`) ? this.i18n.t('form.unavailable', { choice }) : choice;
+  }
+
+  private gpus(key: RecipeKey): TemplateResult {
+    const value = this.value(key);
+    return html`<select id=${key.name} aria-invalid=${this.named(key) ? 'true' : 'false'} @change=${(event: Event) => this.changed(key, event)}>
+      ${this.catalogue.gpus.map((gpu) => html`<option value=${gpu.id} .selected=${gpu.id === value}>${gpu.name} · ${this.i18n.format.binary(gpu.usable_bytes)}</option>`)}
+    </select>`;
+  }
+
+  private checkbox(key: RecipeKey): TemplateResult {
+    return html`<input type="checkbox" id=${key.name} aria-invalid=${this.named(key) ? 'true' : 'false'} .checked=${this.value(key) === true}
+      @change=${(event: Event) => this.ask({ kind: 'recipe', patch: { [key.name]: (event.target as HTMLInputElement).checked } })} />`;
+  }
+
+  private input(key: RecipeKey, bad: boolean): TemplateResult {
+    const numeric = key.kind === 'integer' || key.kind === 'real';
+    return html`<input id=${key.name} type=${numeric ? 'number' : 'text'} inputmode=${key.kind === 'integer' ? 'numeric' : numeric ? 'decimal' : 'text'}
+      min=${key.low ?? nothing} step=${key.kind === 'integer' ? 1 : 'any'} autocomplete="off" spellcheck="false"
+      aria-invalid=${bad || this.named(key) ? 'true' : 'false'} aria-describedby=${bad ? `${key.name}-error` : nothing}
+      .value=${writeValue(this.value(key))} @input=${(event: Event) => this.changed(key, event)} @keydown=${(event: KeyboardEvent) => this.stepped(key, event)} />`;
+  }
+
+  private changed(key: RecipeKey, event: Event): void {
+    const text = (event.target as HTMLInputElement | HTMLSelectElement).value;
+    const value = key.name === 'gpu' ? text : readValue(key, text);
+    const invalid = new Set(this.invalid);
+    if (value === undefined) invalid.add(key.name);
+    else invalid.delete(key.name);
+    this.invalid = invalid;
+    if (value !== undefined && !sameValue(value, this.value(key))) this.ask({ kind: 'recipe', patch: { [key.name]: value } });
+  }
+
+  // Arrow keys step by amounts that mean something: sequences by 512.
+  private stepped(key: RecipeKey, event: KeyboardEvent): void {
+    const size = STEP[key.name];
+    if (size === undefined || !['ArrowUp', 'ArrowDown'].includes(event.key) || event.isComposing) return;
+    event.preventDefault();
+    const now = Number(this.value(key));
+    const next = event.key === 'ArrowUp' ? (Math.floor(now / size) + 1) * size : (Math.ceil(now / size) - 1) * size;
+    const value = readValue(key, String(Math.max(next, key.low ?? 0)));
+    if (value !== undefined) this.ask({ kind: 'recipe', patch: { [key.name]: value } });
+  }
+}

@@ -1,0 +1,185 @@
+// timeline_chart.ts - the picture: live bytes stacked by category over the events, phases named above, the peak marked.
+
+import { css, nothing, svg, type SVGTemplateResult } from 'lit';
+import { ref } from 'lit/directives/ref.js';
+import { axisLeft } from 'd3-axis';
+import { scaleLinear, type ScaleLinear } from 'd3-scale';
+import { select } from 'd3-selection';
+import { area, curveStepAfter, line, stack } from 'd3-shape';
+import type { Point, Report } from '../core/types.js';
+import { GIB, MIB } from '../format/format.js';
+import { peakPoint, phaseSpans, type Span } from '../format/moments.js';
+import { splitPhase, type I18n } from '../i18n/i18n.js';
+
+export interface ChartFrame {
+  readonly width: number;
+  readonly height: number;
+  readonly left: number;
+  readonly top: number;
+  readonly bottom: number;
+  readonly x: ScaleLinear<number, number>;
+  readonly y: ScaleLinear<number, number>; // of bytes
+  readonly unit: { readonly name: string; readonly bytes: number };
+}
+
+const TOP = 46;
+const BOTTOM = 8;
+const LEFT = 46;
+
+export function chartFrame(report: Report, width: number): ChartFrame {
+  const height = Math.round(Math.min(Math.max(width * 0.42, 230), 360));
+  const most = Math.max(report.peaks.reserved_bytes, report.peaks.tensor_bytes + report.peaks.workspace_bytes, 1);
+  const usable = report.verdict.usable_bytes;
+  const top = usable < most * 1.6 ? Math.max(most, usable) * 1.04 : most * 1.08;
+  const unit = top >= GIB ? { name: 'GiB', bytes: GIB } : { name: 'MiB', bytes: MIB };
+  return {
+    width, height, left: LEFT, top: TOP, bottom: height - BOTTOM, unit,
+    x: scaleLinear([0, Math.max(report.timeline.events, 1)], [LEFT, width - 1]).clamp(true),
+    y: scaleLinear([0, top], [height - BOTTOM, TOP]),
+  };
+}
+
+export const chartStyles = css`
+  .chart svg { display: block; width: 100%; overflow: visible; }
+  .chart text { font: 12px var(--sans); fill: var(--ink); font-variant-numeric: tabular-nums; }
+  .chart .axis text { fill: var(--ink-soft); font: 11.5px var(--sans); }
+  .chart .axis line { stroke: var(--rule); }
+  .chart .axis path { stroke: none; }
+  .band { stroke: var(--paper); stroke-width: 0.5; }
+  .reserved, .allocated { fill: none; stroke: var(--ink); stroke-width: 1.25; }
+  .reserved { stroke-dasharray: 4 3; }
+  .usable { stroke: var(--bad); stroke-width: 1.5; }
+  .chart text.usable-text { fill: var(--bad); stroke: var(--paper); stroke-width: 3px; paint-order: stroke; }
+  .boundary { stroke: var(--rule-strong); stroke-width: 0.75; }
+  .chart text.phase { fill: var(--ink-soft); font-size: 11.5px; }
+  .chart text.step { font-weight: 600; }
+  .chart text.inside { fill: var(--c-text); pointer-events: none; }
+  .cursor { stroke: var(--ink); stroke-width: 1; }
+  .dot { fill: var(--ink); stroke: var(--paper); stroke-width: 2; }
+  .chart text.peak { font-weight: 600; stroke: var(--paper); stroke-width: 4px; paint-order: stroke; }
+  .edge { stroke: var(--rule-strong); }
+`;
+
+export function drawTimeline(report: Report, frame: ChartFrame, i18n: I18n, at: number): SVGTemplateResult {
+  return svg`<svg height=${frame.height} viewBox="0 0 ${frame.width} ${frame.height}" aria-hidden="true">
+    ${axis(frame)}
+    ${bands(report, frame, i18n)}
+    ${curves(report, frame)}
+    ${phases(phaseSpans(report.timeline), frame, i18n)}
+    ${usableLine(report, frame, i18n)}
+    ${cursor(report, frame, at)}
+    ${peakMark(report, frame, i18n)}
+  </svg>`;
+}
+
+function axis(frame: ChartFrame): SVGTemplateResult {
+  const scale = scaleLinear(frame.y.domain().map((bytes) => bytes / frame.unit.bytes), frame.y.range());
+  const draw = (group: Element | undefined): void => {
+    if (!group) return;
+    const ticks = axisLeft(scale).ticks(Math.round((frame.bottom - frame.top) / 60)).tickSizeInner(frame.left - frame.width).tickSizeOuter(0).tickPadding(6);
+    select(group as SVGGElement).call(ticks);
+  };
+  return svg`<g class="axis" transform="translate(${frame.left},0)" ${ref(draw)}></g>
+    <text class="phase" x="0" y=${frame.top - 8}>${frame.unit.name}</text>`;
+}
+
+function bands(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult[] {
+  const { categories, points } = report.timeline;
+  const layers = stack<unknown, Point, number>().keys(categories.map((_, i) => i)).value((point, i) => point.categories[i] ?? 0)([...withEnd(report)]);
+  return layers.map((layer, i) => {
+    const shape = area<(typeof layer)[number]>().curve(curveStepAfter)
+      .x((d) => frame.x(d.data.event)).y0((d) => frame.y(d[0])).y1((d) => frame.y(d[1]));
+    if (!points.some((point) => (point.categories[i] ?? 0) > 0)) return svg``;
+    return svg`<path class="band c-${categories[i] ?? ''}" d=${shape(layer) ?? ''}></path>${bandLabel(layer, i18n.category(categories[i] ?? ''), frame)}`;
+  });
+}
+
+// The last point holds to the end of the run.
+function withEnd(report: Report): Point[] {
+  const last = report.timeline.points.at(-1);
+  return last ? [...report.timeline.points, { ...last, event: report.timeline.events }] : [];
+}
+
+type Layer = readonly { readonly 0: number; readonly 1: number; readonly data: Point }[];
+
+// A name inside the band, over the longest stretch where the band is thick enough and holds still.
+function bandLabel(layer: Layer, name: string, frame: ChartFrame): SVGTemplateResult {
+  const need = textWidth(name) + 12;
+  let best: { from: number; to: number; y: number } | undefined;
+  for (let i = 0; i < layer.length; ++i) {
+    let low = Infinity;
+    let high = -Infinity;
+    for (let j = i; j + 1 < layer.length; ++j) {
+      const cell = layer[j] as Layer[number];
+      low = Math.min(low, frame.y(cell[0]));
+      high = Math.max(high, frame.y(cell[1]));
+      if (low - high < 15) break;
+      const from = frame.x(layer[i]?.data.event ?? 0);
+      const to = frame.x(layer[j + 1]?.data.event ?? 0);
+      if (to - from > need && (!best || to - from > best.to - best.from)) best = { from, to, y: (low + high) / 2 };
+    }
+  }
+  return best ? svg`<text class="inside" x=${(best.from + best.to) / 2} y=${best.y + 4} text-anchor="middle">${name}</text>` : svg``;
+}
+
+function curves(report: Report, frame: ChartFrame): SVGTemplateResult {
+  const curve = (of: (point: Point) => number): string =>
+    line<Point>().curve(curveStepAfter).x((point) => frame.x(point.event)).y((point) => frame.y(of(point)))(withEnd(report)) ?? '';
+  return svg`<path class="reserved" d=${curve((point) => point.reserved_bytes)}></path>`;
+}
+
+function phases(spans: readonly Span[], frame: ChartFrame, i18n: I18n): SVGTemplateResult[] {
+  const steps = [...new Set(spans.map((span) => splitPhase(span.name).step))];
+  const headings = steps.filter((step) => step !== '').map((step) => {
+    const first = spans.find((span) => splitPhase(span.name).step === step) as Span;
+    return svg`<text class="step" x=${frame.x(first.from) + 5} y="12">${i18n.t('phase.step', { step })}</text>
+      <line class="edge" x1=${frame.x(first.from)} x2=${frame.x(first.from)} y1="2" y2=${frame.bottom}></line>`;
+  });
+  return [...headings, ...spans.map((span) => phaseLabel(span, frame, i18n))];
+}
+
+function phaseLabel(span: Span, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
+  const [left, right] = [frame.x(span.from), frame.x(span.to)];
+  const { name } = splitPhase(span.name);
+  const text = i18n.maybe(`phase.${name}`, name);
+  const short = [...text][0] ?? '';
+  const room = right - left - 8;
+  const shown = textWidth(text) < room ? text : textWidth(short) + 2 < room ? short : '';
+  return svg`<line class="boundary" x1=${left} x2=${left} y1="20" y2=${frame.bottom}></line>
+    ${shown ? svg`<text class="phase" x=${left + 5} y="30">${shown}</text>` : nothing}`;
+}
+
+function usableLine(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
+  const usable = report.verdict.usable_bytes;
+  if (usable > (frame.y.domain()[1] ?? 0)) return svg``;
+  const y = frame.y(usable);
+  const text = i18n.t('timeline.usable', { bytes: i18n.bytes(usable) });
+  return svg`<line class="usable" x1=${frame.left} x2=${frame.width} y1=${y} y2=${y}></line>
+    <text class="usable-text" x=${frame.left + 6} y=${y + 14}>${text}</text>`;
+}
+
+function heightAt(report: Report, at: number): number {
+  return report.timeline.points[at]?.categories.reduce((all, bytes) => all + bytes, 0) ?? 0;
+}
+
+function cursor(report: Report, frame: ChartFrame, at: number): SVGTemplateResult {
+  const x = frame.x(report.timeline.points[at]?.event ?? 0);
+  return svg`<line class="cursor" x1=${x} x2=${x} y1=${frame.top - 6} y2=${frame.bottom}></line>
+    <circle class="dot" cx=${x} cy=${frame.y(heightAt(report, at))} r="4.5"></circle>`;
+}
+
+function peakMark(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
+  const at = peakPoint(report.timeline);
+  const x = frame.x(report.timeline.points[at]?.event ?? 0);
+  const y = frame.y(heightAt(report, at));
+  const text = i18n.t('timeline.peak', { bytes: i18n.bytes(report.peaks.tensor_bytes) });
+  const room = frame.width - x > textWidth(text) + 12;
+  return svg`<circle class="dot" cx=${x} cy=${y} r="3.5"></circle>
+    <text class="peak" x=${room ? x + 9 : x - 9} y=${Math.max(y + 4, frame.top + 4)} text-anchor=${room ? 'start' : 'end'}>${text}</text>`;
+}
+
+function textWidth(text: string): number {
+  let units = 0;
+  for (const char of text) units += char > '\u2e80' ? 12.5 : 6.9;
+  return units;
+}

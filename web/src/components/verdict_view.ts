@@ -1,0 +1,74 @@
+// verdict_view.ts - <ml-verdict>: the answer in words, and which part is the problem.
+
+import { css, html, type TemplateResult } from 'lit';
+import { customElement, property } from 'lit/decorators.js';
+import type { Answer, Report } from '../core/types.js';
+import type { Key } from '../i18n/i18n.js';
+import { base } from '../styles/shared.js';
+import { LedgerElement } from './base.js';
+
+// Colour is never alone: each answer has a sign of its own.
+const SIGN: Readonly<Record<Answer, string>> = { fits: '✓', tight: '!', does_not_fit: '✕' };
+
+@customElement('ml-verdict')
+export class VerdictView extends LedgerElement {
+  static override styles = [base, css`
+    .run { margin: 0 0 0.5rem; color: var(--ink-soft); }
+    h2 { font: 400 clamp(1.75rem, 1.1rem + 2.6vw, 2.9rem)/1.15 var(--serif); letter-spacing: -0.015em; margin: 0 0 0.9rem; text-wrap: balance; }
+    :host(:lang(zh)) h2 { letter-spacing: 0; }
+    .sign { display: inline-grid; place-items: center; width: 1.15em; height: 1.15em; border-radius: 50%; font: 600 0.5em/1 var(--sans);
+      margin-inline-end: 0.6em; vertical-align: 0.22em; color: var(--paper); background: var(--tone); }
+    .fits { --tone: var(--good); } .tight { --tone: var(--warn); } .does_not_fit { --tone: var(--bad); }
+    h2 .number { color: var(--tone); }
+    .why { max-width: 46rem; margin: 0; }
+    .why + .why { margin-top: 0.4rem; }
+    code { overflow-wrap: anywhere; }
+  `];
+
+  @property({ attribute: false }) report!: Report;
+  @property({ attribute: false }) modelName = '';
+  @property({ attribute: false }) gpuName = '';
+
+  protected override render(): TemplateResult {
+    const { verdict, peaks, at_peak } = this.report;
+    const { i18n } = this;
+    const bytes = at_peak.categories[verdict.largest_category] ?? 0;
+    const share = i18n.format.percent(bytes, at_peak.tensor_bytes + at_peak.workspace_bytes);
+    const why = i18n.t('verdict.why', {
+      phase: i18n.phase(peaks.phase), op: peaks.op, category: i18n.category(verdict.largest_category), bytes: i18n.bytes(bytes), share,
+    });
+    return html`<div class=${verdict.answer}>
+      <p class="run">${this.run()}</p>
+      <h2><span class="sign" aria-hidden="true">${SIGN[verdict.answer]}</span>${this.sentence()}</h2>
+      <p class="why">${why} ${this.largestLine()}</p>
+      <p class="why small soft">${i18n.t('verdict.usable', { usable: i18n.bytes(verdict.usable_bytes), capacity: i18n.bytes(verdict.capacity_bytes) })}</p>
+    </div>`;
+  }
+
+  private sentence(): TemplateResult {
+    const { answer, headroom_bytes } = this.report.verdict;
+    const bytes = this.i18n.bytes(Math.abs(headroom_bytes));
+    const text = this.i18n.t(`verdict.${answer}` as Key, { headroom: '\0', short: '\0' });
+    const [before, after] = text.split('\0');
+    return html`${before}<span class="number">${bytes}</span>${after}`;
+  }
+
+  private run(): string {
+    const { recipe, model } = this.report;
+    const method = this.i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
+    const values = { model: this.modelName, method, gpu: this.gpuName, batch: this.number('batch'), seq: this.number('seq') };
+    return this.i18n.t(model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run', values);
+  }
+
+  private number(key: string): string {
+    return this.i18n.format.count(Number(this.report.recipe[key] ?? 0));
+  }
+
+  private largestLine(): TemplateResult {
+    const line = this.report.at_peak.tensors.find((row) => row.name === this.report.verdict.largest_line) ?? this.report.at_peak.tensors[0];
+    if (!line) return html``;
+    const text = this.i18n.t('verdict.line', { line: '\0', bytes: this.i18n.bytes(line.bytes) });
+    const [before, after] = text.split('\0');
+    return html`${before}<code>${line.name || line.op}</code>${after}`;
+  }
+}

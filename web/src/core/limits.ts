@@ -1,0 +1,3 @@
+// limits.ts - sizes that the page refuses before reading; equal to the core's own (core/base/json.h, JsonLimits).
+
+export const LARGEST_INPUT_BYTES = 8 * 1024 * 1024;

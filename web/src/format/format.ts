@@ -1,0 +1,57 @@
+// format.ts - numbers as people read them: binary units for memory (GiB = 2^30), grouped digits, shares.
+
+import type { Lang, Units } from '../state/request.js';
+
+export const KIB = 1024;
+export const MIB = 1024 * KIB;
+export const GIB = 1024 * MIB;
+
+const LOCALE: Readonly<Record<Lang, string>> = { en: 'en', zh: 'zh-Hans' };
+
+export class Format {
+  private readonly whole: Intl.NumberFormat;
+  private readonly hundredths: Intl.NumberFormat;
+  private readonly share: Intl.NumberFormat;
+
+  constructor(lang: Lang, readonly units: Units) {
+    const locale = LOCALE[lang];
+    this.whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
+    this.hundredths = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+    this.share = new Intl.NumberFormat(locale, { style: 'percent', minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  }
+
+  // "75.39 GiB", or to the byte when the reader asked for bytes. Never without a unit.
+  bytes(value: number): string {
+    return this.units === 'bytes' ? this.exact(value) : this.binary(value);
+  }
+
+  exact(value: number): string {
+    return `${this.signed(value, this.whole.format(Math.abs(value)))} B`;
+  }
+
+  // GiB down to 0.01 GiB, then MiB, KiB, B: always two decimals, so that columns line up.
+  binary(value: number): string {
+    const size = Math.abs(value);
+    if (size >= GIB / 100) return `${this.signed(value, this.hundredths.format(size / GIB))} GiB`;
+    if (size >= MIB) return `${this.signed(value, this.hundredths.format(size / MIB))} MiB`;
+    if (size >= KIB) return `${this.signed(value, this.hundredths.format(size / KIB))} KiB`;
+    return this.exact(value);
+  }
+
+  // With a sign even when positive: differences.
+  difference(value: number): string {
+    return value > 0 ? `+${this.bytes(value)}` : this.bytes(value);
+  }
+
+  count(value: number): string {
+    return this.whole.format(value);
+  }
+
+  percent(part: number, whole: number): string {
+    return this.share.format(whole === 0 ? 0 : part / whole);
+  }
+
+  private signed(value: number, digits: string): string {
+    return value < 0 ? `−${digits}` : digits;
+  }
+}

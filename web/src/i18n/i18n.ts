@@ -1,0 +1,61 @@
+// i18n.ts - one object that speaks: texts, names of ids and numbers in the reader's language and units.
+
+import type { Category } from '../core/types.js';
+import { Format } from '../format/format.js';
+import type { Lang, Units } from '../state/request.js';
+import { en } from './en.js';
+import { problemsEn } from './problems_en.js';
+import { problemsZh } from './problems_zh.js';
+import { zh } from './zh.js';
+
+export const TEXTS = { en: { ...en, ...problemsEn }, zh: { ...zh, ...problemsZh } } as const;
+export type Key = keyof typeof TEXTS.en;
+export type Values = Readonly<Record<string, string | number>>;
+
+export class I18n {
+  readonly format: Format;
+
+  constructor(readonly lang: Lang, units: Units) {
+    this.format = new Format(lang, units);
+  }
+
+  t(key: Key, values: Values = {}): string {
+    const text: string = TEXTS[this.lang][key];
+    return text.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? '…'));
+  }
+
+  // The text of `key`, or `fallback` for ids that this page has no words for (a newer core may know more).
+  maybe(key: string, fallback: string): string {
+    return key in TEXTS.en ? this.t(key as Key) : fallback;
+  }
+
+  bytes(value: number): string {
+    return this.format.bytes(value);
+  }
+
+  category(id: Category | string): string {
+    const plain = id.replace(/^\[(.*)\]$/, '$1').replaceAll(' ', '_');
+    return this.maybe(`category.${plain}`, id);
+  }
+
+  key(name: string): string {
+    return this.maybe(`key.${name}`, name);
+  }
+
+  // "step2.backward" -> "backward of step 2"; "step1.2.forward" -> "forward of step 1.2".
+  phase(id: string): string {
+    const { step, name } = splitPhase(id);
+    const phase = this.maybe(`phase.${name}`, name);
+    return step === '' ? phase : this.t('phase.in_step', { phase, step });
+  }
+}
+
+export function splitPhase(id: string): { step: string; name: string } {
+  const match = /^step([\d.]+)\.(\w+)$/.exec(id);
+  return { step: match?.[1] ?? '', name: match?.[2] ?? id };
+}
+
+export function browserLang(languages: readonly string[] = navigator.languages): Lang {
+  const first = languages.find((language) => /^(en|zh)\b/i.test(language));
+  return first && /^zh/i.test(first) ? 'zh' : 'en';
+}

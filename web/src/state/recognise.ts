@@ -1,0 +1,51 @@
+// recognise.ts - what is this text? A config.json, a recipe, a measured.json, a report, or nothing the page knows.
+//
+// Decided by telling keys, not by file names. Whether a config is a good one is the core's to say.
+
+import type { Recipe, RecipeKey } from '../core/types.js';
+
+export type Recognised =
+  | { readonly kind: 'config'; readonly text: string }
+  | { readonly kind: 'recipe'; readonly recipe: Recipe }
+  | { readonly kind: 'measured'; readonly text: string }
+  | { readonly kind: 'report'; readonly config: string; readonly recipe: Recipe };
+
+// Keys that a model's config.json has and a recipe has not.
+const MODEL_KEYS = ['model_type', 'architectures', 'hidden_size', 'num_hidden_layers', 'vocab_size', 'layers', 'n_embd'];
+
+export function recognise(text: string, keys: readonly RecipeKey[]): Recognised {
+  const root = parse(text);
+  if (root === undefined) return { kind: 'config', text }; // the core names line and column
+  if (root['kind'] === 'measured' || root['kind'] === 'hook') return { kind: 'measured', text };
+  if (root['kind'] === 'predicted') return asReport(root);
+  if (isObject(root['config']) && isObject(root['recipe'])) {
+    return { kind: 'report', config: JSON.stringify(root['config']), recipe: root['recipe'] as Recipe };
+  }
+  if (looksLikeRecipe(root, keys)) return { kind: 'recipe', recipe: root as Recipe };
+  return { kind: 'config', text };
+}
+
+function asReport(root: Record<string, unknown>): Recognised {
+  const model = isObject(root['model']) ? root['model'] : {};
+  const recipe = isObject(root['recipe']) ? (root['recipe'] as Recipe) : {};
+  return { kind: 'report', config: JSON.stringify(model['config'] ?? {}), recipe };
+}
+
+function looksLikeRecipe(root: Record<string, unknown>, keys: readonly RecipeKey[]): boolean {
+  const names = new Set(keys.map((key) => key.name));
+  const isModel = MODEL_KEYS.some((key) => key in root);
+  return !isModel && Object.keys(root).some((key) => names.has(key));
+}
+
+function parse(text: string): Record<string, unknown> | undefined {
+  try {
+    const root: unknown = JSON.parse(text.replace(/^\uFEFF/, ''));
+    return isObject(root) ? root : undefined;
+  } catch {
+    return undefined; // not JSON: the core's reader says where and why
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,150 @@
+// session.ts - one open page: the request, the core's answer to it, measurements, and messages. All change goes through
+// here; `changed` is called after each, and views draw what they find. Knows nothing of the DOM but the File type.
+
+import type { Core } from '../core/loader.js';
+import { LARGEST_INPUT_BYTES } from '../core/limits.js';
+import { problem, type Comparison, type Outcome, type Problem, type Recipe, type Report } from '../core/types.js';
+import { pack } from './codec.js';
+import { defaultsOf } from './defaults.js';
+import { readHash, writeHash } from './hash.js';
+import { recognise } from './recognise.js';
+import { configText, FIRST_REQUEST, withRecipe, type Defaults, type ModelChoice, type Request } from './request.js';
+
+export type Said =
+  | { readonly kind: 'config'; readonly name: string; readonly family: string; readonly params: number }
+  | { readonly kind: 'recipe'; readonly name: string; readonly keys: readonly string[] }
+  | { readonly kind: 'measured' | 'report'; readonly name: string }
+  | { readonly kind: 'problem'; readonly name: string; readonly problem: Problem };
+
+export interface MeasuredFile {
+  readonly name: string;
+  readonly sample: boolean;
+  readonly comparison: Comparison;
+}
+
+export class Session {
+  readonly defaults: Defaults;
+  request: Request = FIRST_REQUEST;
+  answer: Outcome<Report>;
+  measured: readonly MeasuredFile[] = [];
+  said: Said | undefined;
+  linkProblems: readonly Problem[] = [];
+  private lastGood: Request | undefined;
+
+  constructor(readonly core: Core, private readonly changed: () => void) {
+    this.defaults = defaultsOf(core);
+    this.answer = core.predict(configText(this.request.model), this.request.recipe);
+  }
+
+  get hash(): string {
+    return writeHash(this.request);
+  }
+
+  get canUndo(): boolean {
+    return !this.answer.ok && this.lastGood !== undefined;
+  }
+
+  async open(hash: string): Promise<void> {
+    const { request, problems } = await readHash(hash, this.core.catalogue.recipe_keys, this.defaults);
+    this.linkProblems = problems;
+    this.set(request);
+  }
+
+  setModel(model: ModelChoice, recipe: Recipe = {}): void {
+    this.said = undefined;
+    this.set(withRecipe({ ...this.request, model }, recipe, this.defaults));
+  }
+
+  setRecipe(patch: Recipe): void {
+    this.set(withRecipe(this.request, patch, this.defaults));
+  }
+
+  setView(view: Partial<Pick<Request, 'lang' | 'units'>>): void {
+    this.request = { ...this.request, ...view };
+    this.changed();
+  }
+
+  reset(): void {
+    this.set({ ...this.request, recipe: {} });
+  }
+
+  undo(): void {
+    if (this.lastGood) this.set(this.lastGood);
+  }
+
+  forget(name: string): void {
+    this.measured = this.measured.filter((entry) => entry.name !== name);
+    this.changed();
+  }
+
+  async readFile(file: File): Promise<void> {
+    if (file.size > LARGEST_INPUT_BYTES) return this.tooLarge(file.size, file.name);
+    let text: string;
+    try {
+      text = await file.text();
+    } catch {
+      return this.say({ kind: 'problem', name: file.name, problem: problem('file_unreadable', { where: file.name }) });
+    }
+    return this.readText(text, file.name);
+  }
+
+  async readText(text: string, name: string): Promise<void> {
+    if (text.length > LARGEST_INPUT_BYTES) return this.tooLarge(text.length, name);
+    const found = recognise(text, this.core.catalogue.recipe_keys);
+    switch (found.kind) {
+      case 'measured': return this.addMeasured(found.text, name || 'measured.json', false);
+      case 'recipe': return this.takeRecipe(found.recipe, name);
+      case 'report': return this.takeModel(found.config, name, found.recipe);
+      case 'config': return this.takeModel(found.text, name);
+    }
+  }
+
+  addMeasured(text: string, name: string, sample: boolean): void {
+    const outcome = this.core.compare(text);
+    if (!outcome.ok) {
+      if (!sample) this.say({ kind: 'problem', name, problem: outcome.problem });
+      return;
+    }
+    const others = this.measured.filter((entry) => entry.name !== name);
+    this.measured = [...others, { name, sample, comparison: outcome.value }];
+    if (sample) this.changed();
+    else this.say({ kind: 'measured', name });
+  }
+
+  // A recipe file says everything: what it does not name is at its default.
+  private takeRecipe(recipe: Recipe, name: string): void {
+    const outcome = this.core.predict(configText(this.request.model), recipe, 1);
+    if (!outcome.ok && outcome.problem.code !== 'unsupported_recipe') {
+      return this.say({ kind: 'problem', name, problem: outcome.problem });
+    }
+    this.said = { kind: 'recipe', name, keys: Object.keys(recipe) };
+    this.set(withRecipe({ ...this.request, recipe: {} }, recipe, this.defaults));
+  }
+
+  private async takeModel(config: string, name: string, recipe?: Recipe): Promise<void> {
+    const outcome = this.core.predict(config, {}, 1);
+    if (!outcome.ok) return this.say({ kind: 'problem', name, problem: outcome.problem });
+    const text = JSON.stringify(JSON.parse(config.replace(/^\uFEFF/, '')));
+    const model: ModelChoice = { kind: 'custom', text, packed: await pack(text) };
+    const { family, params } = outcome.value.model;
+    this.said = recipe ? { kind: 'report', name } : { kind: 'config', name, family, params };
+    this.set(recipe ? withRecipe({ ...this.request, model, recipe: {} }, recipe, this.defaults) : { ...this.request, model });
+  }
+
+  private tooLarge(size: number, name: string): void {
+    const facts = { read: String(size), expected: String(LARGEST_INPUT_BYTES) };
+    this.say({ kind: 'problem', name, problem: problem('json_too_large', facts) });
+  }
+
+  private say(said: Said): void {
+    this.said = said;
+    this.changed();
+  }
+
+  private set(request: Request): void {
+    if (this.answer.ok) this.lastGood = this.request;
+    this.request = request;
+    this.answer = this.core.predict(configText(request.model), request.recipe);
+    this.changed();
+  }
+}
