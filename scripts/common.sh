@@ -2,9 +2,9 @@
 # shellcheck shell=bash
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cd "$ROOT"
-export DEBIAN_FRONTEND=noninteractive
+cd "$ROOT" || exit
 LOGS=$ROOT/build/logs
+MEASURED=$ROOT/build/measured
 NODE_LEAST=18
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
@@ -108,7 +108,7 @@ configure() {
 build_native() {
   say "Building the native probe (build/bin/probe)"
   configure native-release build
-  cmake --build --preset native-release --target "${1:-probe}"
+  cmake --build --preset native-release --target "$1"
 }
 
 build_wasm() {
@@ -132,13 +132,15 @@ install_web_packages() {
 
 build_site() {
   say "Building the page (build/site)"
-  node web/build.mjs
+  mkdir -p "$MEASURED"
+  node web/build.mjs --measured "$MEASURED"
 }
 
+# build_all TARGET: `probe`, or `all` for the tests too.
 build_all() {
   need_build_tools
   need_web_tools
-  build_native "$@"
+  build_native "$1"
   build_wasm
   install_web_packages
   build_site
