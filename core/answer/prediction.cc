@@ -1,0 +1,97 @@
+#include "core/answer/prediction.h"
+
+#include <algorithm>
+
+#include "core/training/course.h"
+
+namespace ledger {
+namespace {
+
+// A card within 2 % of full is "tight": run-to-run differences in context and library memory are of that order.
+constexpr Bytes kTightDivisor = 50;
+
+Bytes minus(Bytes a, Bytes b) {
+  return a > b ? a - b : 0;
+}
+
+std::uint32_t phase_at(const Trace& trace, std::uint32_t event) {
+  std::uint32_t phase = 0;
+  for (std::uint32_t i = 0; i <= event && i < trace.events.size(); ++i) {
+    if (trace.events[i].type == EventType::mark) phase = trace.events[i].id;
+  }
+  return phase;
+}
+
+Replay replay_within(const Prediction& p, Bytes limit) {
+  ReplayOptions options{.allocator = allocator_options(p.recipe), .record_addresses = false, .record_samples = false};
+  options.allocator.limit = limit;
+  return replay(p.trace, options);
+}
+
+Category largest_category(const Ledger& ledger) {
+  const auto largest = std::max_element(ledger.categories.begin(), ledger.categories.end());
+  return static_cast<Category>(largest - ledger.categories.begin());
+}
+
+Verdict verdict_of(const Prediction& p) {
+  Verdict v;
+  v.capacity_bytes = p.recipe.memory_limit_bytes != 0 ? p.recipe.memory_limit_bytes : p.gpu->usable_bytes;
+  v.usable_bytes = minus(v.capacity_bytes, p.gpu->context_high_bytes);
+  v.headroom_bytes = static_cast<std::int64_t>(v.usable_bytes) - static_cast<std::int64_t>(p.replay.peak_allocated_bytes);
+  v.largest_category = largest_category(p.at_peak);
+  const Bytes margin = v.capacity_bytes / kTightDivisor;
+  if (plus(p.replay.peak_reserved_bytes, margin) <= v.usable_bytes) return v;
+  if (!replay_within(p, v.usable_bytes).out_of_memory) {
+    v.answer = v.headroom_bytes >= static_cast<std::int64_t>(margin) ? Answer::fits : Answer::tight;
+    return v;
+  }
+  const Bytes most_usable = minus(v.capacity_bytes, p.gpu->context_low_bytes);
+  const Replay widest = replay_within(p, most_usable);
+  v.answer = widest.out_of_memory ? Answer::does_not_fit : Answer::tight;
+  if (widest.out_of_memory) {
+    v.out_of_memory = true;
+    v.oom_phase = phase_at(p.trace, widest.oom_event);
+    v.oom_storage = widest.oom_storage;
+    v.fragmentation = p.replay.peak_allocated_bytes <= most_usable;
+  }
+  return v;
+}
+
+Result<Trace> trace_of(const Prediction& p, const PredictOptions& options) {
+  if (p.recipe.stack == Stack::course) return trace_course(p.config, p.recipe, options.steps);
+  TraceOptions trace_options = options.trace;
+  trace_options.steps = options.steps;
+  trace_options.operands = options.operands;
+  trace_options.cublas_workspace_bytes = cublas_workspace_bytes(*p.gpu);
+  return trace_step(p.config, p.recipe, trace_options);
+}
+
+}  // namespace
+
+const char* answer_name(Answer answer) {
+  constexpr const char* kNames[] = {"fits", "tight", "does_not_fit"};
+  return kNames[static_cast<std::size_t>(answer)];
+}
+
+AllocatorOptions allocator_options(const Recipe& recipe) {
+  return {.expandable_segments = recipe.allocator == AllocatorKind::torch_expandable, .limit = kOverflow};
+}
+
+Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options) {
+  Prediction p;
+  p.config = config;
+  p.recipe = recipe;
+  p.gpu = find_gpu(recipe.gpu);
+  p.params = p.trainable = parameter_count(config);
+  if (is_overflow(p.params)) return Problem{ProblemCode::overflow, "hidden_size", "", "", ""};
+  Result<Trace> trace = trace_of(p, options);
+  if (!trace.ok()) return trace.problem();
+  p.trace = std::move(trace.value());
+  p.replay = replay(p.trace, {.allocator = allocator_options(recipe), .record_addresses = options.record_addresses});
+  if (is_overflow(p.replay.peak_reserved_bytes)) return Problem{ProblemCode::overflow, "batch, seq", "", "", ""};
+  p.at_peak = ledger_at(p.trace, p.replay.peak_event);
+  p.verdict = verdict_of(p);
+  return p;
+}
+
+}  // namespace ledger

@@ -1,0 +1,254 @@
+#include "core/answer/report.h"
+
+#include <algorithm>
+
+#include "core/answer/letters.h"
+#include "core/answer/sources.h"
+#include "core/api.h"
+#include "core/memory/timeline.h"
+
+namespace ledger {
+namespace {
+
+const PhasePeak* phase_containing(const Replay& replay, std::uint32_t event, const Trace& trace) {
+  std::uint32_t phase = 0;
+  for (std::uint32_t i = 0; i <= event && i < trace.events.size(); ++i) {
+    if (trace.events[i].type == EventType::mark) phase = trace.events[i].id;
+  }
+  for (const PhasePeak& peak : replay.phases) {
+    if (peak.phase == phase) return &peak;
+  }
+  return nullptr;
+}
+
+const char* op_at(const Trace& trace, std::uint32_t event) {
+  if (event >= trace.events.size()) return "";
+  const Event& e = trace.events[event];
+  return e.type == EventType::alloc ? op_name(trace.storages[e.id].op) : "";
+}
+
+const std::string& phase_name(const Trace& trace, const PhasePeak* peak) {
+  static const std::string none;
+  return peak == nullptr ? none : trace.phases[peak->phase];
+}
+
+void write_dims(JsonWriter& out, const ModelConfig& c) {
+  out.key("dims").begin_object();
+  if (c.architecture == Architecture::plain) {
+    out.member("layers", static_cast<std::uint64_t>(c.layers.size()));
+    out.member("in", c.layers.front().in).member("out", c.layers.back().out);
+  } else {
+    out.member("layers", c.num_hidden_layers).member("hidden", c.hidden_size).member("heads", c.num_attention_heads);
+    out.member("kv_heads", c.num_key_value_heads).member("head_dim", c.head_dim);
+    out.member("ffn", c.intermediate_size).member("vocab", c.vocab_size);
+  }
+  out.end_object();
+}
+
+void write_plain_config(JsonWriter& out, const ModelConfig& c) {
+  out.key("layers").begin_array();
+  for (const PlainLinear& layer : c.layers) {
+    out.begin_object().key("linear").begin_array().value(layer.in).value(layer.out).end_array();
+    out.member("bias", layer.bias).end_object();
+  }
+  out.end_array();
+}
+
+void write_decoder_config(JsonWriter& out, const ModelConfig& c) {
+  out.member("model_type", c.model_type).member("hidden_size", c.hidden_size);
+  out.member("num_hidden_layers", c.num_hidden_layers).member("num_attention_heads", c.num_attention_heads);
+  out.member("num_key_value_heads", c.num_key_value_heads).member("head_dim", c.head_dim);
+  out.member("intermediate_size", c.intermediate_size).member("vocab_size", c.vocab_size);
+  out.member("max_position_embeddings", c.max_position_embeddings).member("rms_norm_eps", c.rms_norm_eps);
+  out.key("rope_parameters").begin_object().member("rope_type", c.rope.type).member("rope_theta", c.rope_theta);
+  if (c.rope.type != "default") out.member("factor", c.rope.factor);
+  if (c.rope.type == "llama3") {
+    out.member("low_freq_factor", c.rope.low_freq_factor).member("high_freq_factor", c.rope.high_freq_factor);
+    out.member("original_max_position_embeddings", c.rope.original_max_position_embeddings);
+  }
+  out.end_object();
+  out.member("tie_word_embeddings", c.tie_word_embeddings).member("attention_bias", c.attention_bias);
+  out.member("mlp_bias", c.mlp_bias);
+}
+
+void write_line(JsonWriter& out, const Trace& trace, const LedgerLine& line, const Letters& letters) {
+  out.begin_object().member("name", trace.names[line.scope]).member("op", op_name(line.op));
+  out.member("category", category_name(line.category)).member("dtype", info(line.dtype).name);
+  out.key("shape").begin_array();
+  for (std::size_t i = 0; i < line.shape.rank; ++i) out.value(line.shape.sizes[i]);
+  out.end_array();
+  out.key("factors").begin_array();
+  for (const Factor& factor : letters.factors(line.shape)) {
+    out.begin_object().member("symbol", info(factor.sym).name).member("value", factor.value).end_object();
+  }
+  out.end_array();
+  out.member("element_bytes", element_bytes(line.dtype)).member("count", line.count).member("bytes", line.bytes);
+  out.member("source", source_of(line.category, line.op)).end_object();
+}
+
+void write_categories(JsonWriter& out, const Ledger& ledger) {
+  out.key("categories").begin_object();
+  for (std::size_t i = 0; i < kCategories; ++i) {
+    if (ledger.categories[i] != 0) out.member(category_name(static_cast<Category>(i)), ledger.categories[i]);
+  }
+  out.end_object();
+}
+
+const Sample* sample_at(const Replay& replay, std::uint32_t event) {
+  const auto after = std::upper_bound(replay.samples.begin(), replay.samples.end(), event,
+                                      [](std::uint32_t e, const Sample& s) { return e < s.event; });
+  return after == replay.samples.begin() ? nullptr : &*(after - 1);
+}
+
+void write_timeline(JsonWriter& out, const Prediction& p, std::size_t points) {
+  out.key("timeline").begin_object().member("events", static_cast<std::uint64_t>(p.trace.events.size()));
+  out.key("categories").begin_array();
+  for (std::size_t i = 0; i < kCategories; ++i) out.value(category_name(static_cast<Category>(i)));
+  out.end_array();
+  out.key("phases").begin_array();
+  for (std::uint32_t i = 0; i < p.trace.events.size(); ++i) {
+    const Event& event = p.trace.events[i];
+    if (event.type != EventType::mark) continue;
+    out.begin_object().member("name", p.trace.phases[event.id]).member("event", i).end_object();
+  }
+  out.end_array().member("peak_event", p.replay.peak_event);
+  out.key("points").begin_array();
+  for (const TimelinePoint& point : timeline(p.trace, p.replay, points)) {
+    out.begin_object().member("event", point.event).member("tensor_bytes", point.tensor_bytes);
+    out.member("allocated_bytes", point.allocated).member("reserved_bytes", point.reserved);
+    out.key("categories").begin_array();
+    for (Bytes bytes : point.categories) out.value(bytes);
+    out.end_array().end_object();
+  }
+  out.end_array().end_object();
+}
+
+void write_verdict(JsonWriter& out, const Prediction& p) {
+  const Verdict& v = p.verdict;
+  out.key("verdict").begin_object().member("gpu", p.gpu->id).member("gpu_name", p.gpu->name);
+  out.member("capacity_bytes", v.capacity_bytes).member("usable_bytes", v.usable_bytes);
+  out.member("answer", answer_name(v.answer)).member("headroom_bytes", v.headroom_bytes);
+  out.member("fragmentation", v.fragmentation).member("largest_category", category_name(v.largest_category));
+  const std::string largest = p.at_peak.lines.empty() ? "" : p.trace.names[p.at_peak.lines.front().scope];
+  out.member("largest_line", largest);
+  if (v.out_of_memory) {
+    const StorageInfo& storage = p.trace.storages[v.oom_storage];
+    out.key("out_of_memory").begin_object().member("phase", p.trace.phases[v.oom_phase]);
+    out.member("name", p.trace.names[storage.scope]).member("op", op_name(storage.op)).member("bytes", storage.bytes);
+    out.member("layer", storage.layer).end_object();
+  } else {
+    out.key("out_of_memory").null();
+  }
+  out.end_object();
+}
+
+struct NotModelled {
+  const char* id;  // docs/not-modelled.md has a paragraph each
+  bool (*applies)(const Prediction&);
+};
+
+bool traced_decoder(const Prediction& p) {
+  return p.config.architecture != Architecture::plain && p.recipe.stack != Stack::course;
+}
+
+constexpr NotModelled kNotModelled[] = {
+    {"embedding_backward_sort_scratch", traced_decoder},
+    {"kernel_launch_scratch", [](const Prediction& p) { return p.recipe.stack != Stack::course; }},
+    {"head_dim_padding", [](const Prediction& p) { return traced_decoder(p) && p.config.head_dim % 8 != 0; }},
+};
+
+void write_remarks(JsonWriter& out, const Prediction& p) {
+  out.key("not_modelled").begin_array();
+  for (const NotModelled& row : kNotModelled) {
+    if (row.applies(p)) out.value(row.id);
+  }
+  out.end_array().key("notes").begin_array();
+  for (const auto& [id, detail] : p.config.notes) out.begin_object().member("id", id).member("detail", detail).end_object();
+  if (p.recipe.stack == Stack::course) out.begin_object().member("id", "course_estimate").member("detail", "").end_object();
+  if (p.config.tie_word_embeddings && p.recipe.stack != Stack::course) {
+    out.begin_object().member("id", "tied_gradient_summed_out_of_place").member("detail", "").end_object();
+  }
+  out.end_array();
+}
+
+}  // namespace
+
+void write_model(JsonWriter& out, const Prediction& p) {
+  out.key("model").begin_object().member("family", p.config.model_type).member("params", p.params);
+  out.member("trainable", p.trainable);
+  write_dims(out, p.config);
+  out.key("config").begin_object();
+  if (p.config.architecture == Architecture::plain) {
+    write_plain_config(out, p.config);
+  } else {
+    write_decoder_config(out, p.config);
+  }
+  out.end_object().end_object();
+}
+
+void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, const Gpu* gpu) {
+  out.key("peaks").begin_object().member("tensor_bytes", replay.peak_tensor_bytes);
+  out.member("workspace_bytes", replay.peak_workspace_bytes).member("allocated_bytes", replay.peak_allocated_bytes);
+  out.member("reserved_bytes", replay.peak_reserved_bytes);
+  if (gpu != nullptr) {
+    const Bytes low = plus(replay.peak_reserved_bytes, gpu->context_low_bytes);
+    const Bytes high = plus(replay.peak_reserved_bytes, gpu->context_high_bytes);
+    out.member("device_bytes", low + (high - low) / 2);
+    out.key("device_band_bytes").begin_array().value(low).value(high).end_array();
+  } else {
+    out.key("device_bytes").null();
+  }
+  out.member("phase", phase_name(trace, phase_containing(replay, replay.peak_event, trace)));
+  out.member("op", op_at(trace, replay.peak_event)).end_object();
+}
+
+void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, const double* milliseconds) {
+  out.key("phases").begin_array();
+  for (const PhasePeak& peak : replay.phases) {
+    out.begin_object().member("name", trace.phases[peak.phase]).member("start_bytes", peak.start_bytes);
+    out.member("peak_bytes", peak.peak_bytes).member("end_bytes", peak.end_bytes);
+    out.member("peak_with_workspace_bytes", peak.peak_with_workspace_bytes);
+    out.member("allocated_peak_bytes", peak.allocated_peak_bytes);
+    out.member("reserved_peak_bytes", peak.reserved_peak_bytes).member("op", op_at(trace, peak.peak_event));
+    if (milliseconds != nullptr) out.member("ms", milliseconds[peak.phase]);
+    out.end_object();
+  }
+  out.end_array();
+}
+
+void write_at_peak(JsonWriter& out, const Prediction& p, const Replay& replay) {
+  const Ledger& ledger = p.at_peak;
+  const Sample* sample = sample_at(replay, replay.peak_event);
+  const Bytes allocated = sample == nullptr ? 0 : sample->allocated;
+  const Bytes reserved = sample == nullptr ? 0 : sample->reserved;
+  out.key("at_peak").begin_object().member("event", replay.peak_event);
+  out.member("phase", phase_name(p.trace, phase_containing(replay, replay.peak_event, p.trace)));
+  out.member("op", op_at(p.trace, replay.peak_event)).member("tensor_bytes", ledger.tensor_bytes);
+  out.member("workspace_bytes", ledger.workspace_bytes);
+  out.member("allocator_rounding_bytes", allocated - ledger.tensor_bytes - ledger.workspace_bytes);
+  out.member("allocated_bytes", allocated).member("cached_bytes", reserved - allocated).member("reserved_bytes", reserved);
+  write_categories(out, ledger);
+  const Letters letters(p.config, p.recipe);
+  out.key("tensors").begin_array();
+  for (const LedgerLine& line : ledger.lines) write_line(out, p.trace, line, letters);
+  out.end_array().end_object();
+}
+
+std::string write_report(const Prediction& p, std::size_t timeline_points) {
+  JsonWriter out;
+  out.begin_object().member("schema_version", kSchemaVersion).member("kind", "predicted");
+  out.key("tool").begin_object().member("name", "memory-ledger").member("version", version()).end_object();
+  write_model(out, p);
+  out.key("recipe");
+  write_recipe(out, p.recipe);
+  write_peaks(out, p.trace, p.replay, p.gpu);
+  write_phases(out, p.trace, p.replay);
+  write_at_peak(out, p, p.replay);
+  write_timeline(out, p, timeline_points);
+  write_verdict(out, p);
+  write_remarks(out, p);
+  out.end_object();
+  return out.take();
+}
+
+}  // namespace ledger

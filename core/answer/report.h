@@ -1,0 +1,23 @@
+// report.h - a prediction as JSON (docs/file-formats.md), and the pieces that measured files share with it.
+#pragma once
+
+#include <string>
+
+#include "core/answer/prediction.h"
+#include "core/base/json.h"
+
+namespace ledger {
+
+inline constexpr const char* kSchemaVersion = "1.0";
+
+std::string write_report(const Prediction& prediction, std::size_t timeline_points = 400);
+
+// Members of an open object: "model": {...} and so on.
+void write_model(JsonWriter& out, const Prediction& prediction);
+void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, const double* milliseconds = nullptr);
+void write_at_peak(JsonWriter& out, const Prediction& prediction, const Replay& replay);
+
+// "peaks" as measured or predicted; context_low/high give device_bytes and its band, 0 for none (null is written).
+void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, const Gpu* gpu);
+
+}  // namespace ledger

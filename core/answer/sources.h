@@ -1,0 +1,10 @@
+// sources.h - where each kind of ledger line comes from: the file of the framework whose behaviour it reproduces.
+#pragma once
+
+#include "core/trace/trace.h"
+
+namespace ledger {
+
+const char* source_of(Category category, OpKind op);
+
+}  // namespace ledger

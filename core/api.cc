@@ -1,0 +1,105 @@
+#include "core/api.h"
+
+#include "core/answer/comparison.h"
+#include "core/answer/prediction.h"
+#include "core/answer/report.h"
+#include "core/base/json.h"
+
+namespace ledger {
+namespace {
+
+constexpr std::uint64_t kDefaultPoints = 400;
+constexpr std::uint64_t kMostPoints = 20000;
+
+// The answer is JSON text made elsewhere, wrapped without parsing it again.
+std::string wrap(const char* name, const std::string& json) {
+  std::string out;
+  out.reserve(json.size() + 32);
+  out.append("{\"").append(name).append("\":").append(json).append("}");
+  return out;
+}
+
+std::string answer(const Problem& problem) {
+  JsonWriter out;
+  out.begin_object().key("problem").begin_object().member("code", problem_id(problem.code));
+  out.member("where", problem.where).member("read", problem.read).member("expected", problem.expected);
+  out.member("nearest", problem.nearest).end_object().end_object();
+  return out.take();
+}
+
+// A member given as an object, or as the text of a document (positions in its problems then refer to that text).
+Result<Json> document(const Json& request, const char* key) {
+  const Json* found = request.find(key);
+  if (found == nullptr || found->is_null()) return Problem{ProblemCode::missing_key, key, "", "object", ""};
+  if (const auto text = found->as_string()) return parse_json(*text);
+  return *found;
+}
+
+Result<ModelConfig> config_of(const Json& request) {
+  const Json* found = request.find("config");
+  if (const auto text = found == nullptr ? std::nullopt : found->as_string()) return read_model_config(*text);
+  Result<Json> config = document(request, "config");
+  if (!config.ok()) return config.problem();
+  return model_config_from(config.value());
+}
+
+Result<Recipe> recipe_of(const Json& request) {
+  const Json* found = request.find("recipe");
+  if (found == nullptr || found->is_null()) return Recipe{};
+  if (const auto text = found->as_string()) return read_recipe(*text);
+  return recipe_from(*found);
+}
+
+}  // namespace
+
+const char* version() {
+  return LEDGER_VERSION;
+}
+
+std::string predict(std::string_view text) {
+  Result<Json> request = parse_json(text, {.bytes = 32u << 20, .depth = 64});
+  if (!request.ok()) return answer(request.problem());
+  Result<ModelConfig> config = config_of(request.value());
+  if (!config.ok()) return answer(config.problem());
+  Result<Recipe> recipe = recipe_of(request.value());
+  if (!recipe.ok()) return answer(recipe.problem());
+  const Json* points = request.value().find("timeline_points");
+  const std::uint64_t asked = points == nullptr ? kDefaultPoints : points->as_unsigned().value_or(kDefaultPoints);
+  Result<Prediction> prediction = predict_run(config.value(), recipe.value());
+  if (!prediction.ok()) return answer(prediction.problem());
+  return wrap("report", write_report(prediction.value(), static_cast<std::size_t>(asked < kMostPoints ? asked : kMostPoints)));
+}
+
+std::string compare(std::string_view text) {
+  Result<Json> request = parse_json(text, {.bytes = 64u << 20, .depth = 64});
+  if (!request.ok()) return answer(request.problem());
+  Result<Json> measured = document(request.value(), "measured");
+  if (!measured.ok()) return answer(measured.problem());
+  Result<std::string> comparison = compare_measured(measured.value());
+  if (!comparison.ok()) return answer(comparison.problem());
+  return wrap("comparison", comparison.value());
+}
+
+std::string catalogue() {
+  JsonWriter out;
+  out.begin_object().member("version", version()).key("gpus").begin_array();
+  for (const Gpu& gpu : gpus()) {
+    out.begin_object().member("id", gpu.id).member("name", gpu.name).member("label_bytes", gpu.label_bytes);
+    out.member("usable_bytes", gpu.usable_bytes).member("compute_capability", gpu.compute_capability);
+    out.member("context_low_bytes", gpu.context_low_bytes).member("context_high_bytes", gpu.context_high_bytes);
+    out.member("dense_bf16_tflops", gpu.dense_bf16_tflops).member("bandwidth_gb_per_s", gpu.bandwidth_gb_per_s);
+    out.member("source", gpu.source).end_object();
+  }
+  out.end_array().key("recipe_keys").begin_array();
+  constexpr const char* kKinds[] = {"choice", "flag", "integer", "real", "names", "text"};
+  for (const RecipeKey& key : recipe_keys()) {
+    out.begin_object().member("name", key.name).member("kind", kKinds[static_cast<std::size_t>(key.kind)]);
+    out.member("default", recipe_value(Recipe{}, key.name)).key("choices").begin_array();
+    for (const char* choice : key.choices) out.value(choice);
+    out.end_array().member("low", key.low).member("high", key.high).end_object();
+  }
+  out.end_array().end_object();
+  return out.take();
+}
+
+}  // namespace ledger

@@ -1,0 +1,112 @@
+#include "core/training/course.h"
+
+#include <string>
+
+#include "core/trace/tape.h"
+
+namespace ledger {
+namespace {
+
+struct PrecisionRow {
+  Precision precision;
+  std::uint64_t weights, gradients, master_weights, moment, transient_copy;
+};
+
+// `bf16` is the chapter's 2 + 2 + 4 + 4 + 4; `amp-bf16` and `fp32` its 4 + 4 + 4 + 4.
+constexpr PrecisionRow kPrecisions[] = {
+    {Precision::bf16, 2, 2, 4, 4, 0},          {Precision::megatron_bf16_bf16grad, 2, 2, 4, 4, 0},
+    {Precision::megatron_bf16, 2, 4, 4, 4, 0}, {Precision::amp_bf16, 4, 4, 0, 4, 2},
+    {Precision::amp_fp16, 4, 4, 0, 4, 2},      {Precision::fp32, 4, 4, 0, 4, 0},
+};
+
+struct OptimizerRow {
+  Optimizer optimizer;
+  std::uint64_t moments;
+  bool quantised;  // one byte a moment; block scales are left out, as in the chapter
+};
+
+constexpr OptimizerRow kOptimizers[] = {
+    {Optimizer::adamw_fused, 2, false}, {Optimizer::adamw_foreach, 2, false}, {Optimizer::adamw_forloop, 2, false},
+    {Optimizer::adamw_8bit, 2, true},   {Optimizer::sgd, 0, false},           {Optimizer::sgd_momentum, 1, false},
+};
+
+const OptimizerRow* find(Optimizer optimizer) {
+  for (const OptimizerRow& row : kOptimizers) {
+    if (row.optimizer == optimizer) return &row;
+  }
+  return nullptr;
+}
+
+Problem refuse(const Recipe& recipe, const char* key, const char* reason) {
+  return {ProblemCode::unsupported_recipe, key, recipe_value(recipe, key), reason, ""};
+}
+
+// `count` elements of `bytes` bytes each, as one tensor.
+Tensor block(Tape& tape, const char* name, Category category, std::uint64_t count, std::uint64_t bytes) {
+  if (count == 0 || bytes == 0) return Tensor();
+  const Tape::Scope scope(tape, name);
+  const Tape::In in(tape, category);
+  Shape shape{{count, Sym::none}, {bytes, Sym::none}};
+  return tape.empty(OpKind::workspace, shape, DType::u8);
+}
+
+struct Sizes {
+  std::uint64_t params;
+  Bytes activations;
+  CourseBytes per_parameter;
+};
+
+void run_step(Tape& tape, const Sizes& n, const std::string& step, Tensor& states) {
+  tape.begin_phase(step + "forward");
+  Tensor copy = block(tape, "bf16_copy", Category::activations, n.params, n.per_parameter.transient_copy);
+  Tensor activations = block(tape, "activations", Category::activations, n.activations, 1);
+  tape.begin_phase(step + "backward");
+  copy.reset();
+  Tensor gradients = block(tape, "gradients", Category::gradients, n.params, n.per_parameter.gradients);
+  activations.reset();
+  tape.begin_phase(step + "optimizer");
+  if (!states) states = block(tape, "moments", Category::optimizer_states, n.params, n.per_parameter.optimizer_states);
+  tape.begin_phase(step + "zero_grad");
+}
+
+}  // namespace
+
+CourseBytes course_bytes(const Recipe& recipe) {
+  CourseBytes bytes;
+  for (const PrecisionRow& row : kPrecisions) {
+    if (row.precision != recipe.precision) continue;
+    const OptimizerRow* optimizer = find(recipe.optimizer);
+    const std::uint64_t moments = optimizer == nullptr ? 0 : optimizer->moments;
+    const std::uint64_t each = optimizer != nullptr && optimizer->quantised ? 1 : row.moment;
+    bytes = {row.weights, row.gradients, row.master_weights, moments * each, row.transient_copy};
+  }
+  return bytes;
+}
+
+Bytes course_activations(const ModelConfig& c, const Recipe& recipe) {
+  const Bytes tokens = times(recipe.batch, recipe.seq);
+  const std::uint64_t width = recipe.checkpointing == Checkpointing::none
+                                  ? plus(times(6, c.hidden_size), times(3, c.intermediate_size))
+                                  : c.hidden_size;
+  return times(times(times(c.num_hidden_layers, tokens), width), 2);
+}
+
+Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std::uint32_t steps) {
+  if (recipe.method != Method::full) return refuse(recipe, "method", "method_not_modelled");
+  if (find(recipe.optimizer) == nullptr) return refuse(recipe, "optimizer", "optimizer_not_modelled");
+  const Sizes n{parameter_count(config), course_activations(config, recipe), course_bytes(recipe)};
+  Tape tape;
+  Trace trace;
+  {
+    tape.begin_phase("load");
+    const Tensor weights = block(tape, "weights", Category::weights, n.params, n.per_parameter.weights);
+    const Tensor master = block(tape, "master_weights", Category::master_weights, n.params, n.per_parameter.master_weights);
+    Tensor states;
+    for (std::uint32_t step = 1; step <= steps; ++step) run_step(tape, n, "step" + std::to_string(step) + ".", states);
+    trace = tape.finish();
+  }
+  if (trace.overflow) return Problem{ProblemCode::overflow, "batch, seq", "", "", ""};
+  return trace;
+}
+
+}  // namespace ledger

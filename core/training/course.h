@@ -1,0 +1,33 @@
+// course.h - the stack `course`: the chapter's rules of thumb as a trace of a few large tensors.
+//
+// Bytes per trainable parameter by precision and optimizer, activations as L x b x s x (6 h + 3 ffn) x 2 bytes, or
+// L x b x s x h x 2 with checkpointing. For teaching, beside the exact accounting of the other stacks.
+// Source: the course chapter's ledger (docs/course.md); figures C2-C11, C20.
+#pragma once
+
+#include "core/base/problem.h"
+#include "core/config/model_config.h"
+#include "core/config/recipe.h"
+#include "core/trace/trace.h"
+
+namespace ledger {
+
+// Bytes per trainable parameter, one entry per copy that a recipe keeps.
+struct CourseBytes {
+  std::uint64_t weights = 0;
+  std::uint64_t gradients = 0;
+  std::uint64_t master_weights = 0;
+  std::uint64_t optimizer_states = 0;
+  std::uint64_t transient_copy = 0;  // of each weight, during the forward pass only
+
+  std::uint64_t resident() const { return weights + gradients + master_weights + optimizer_states; }
+};
+
+CourseBytes course_bytes(const Recipe& recipe);
+
+// Layer inputs or the rough full activations, in bytes. Linear in b, s, L and h; independent of the parameter count.
+Bytes course_activations(const ModelConfig& config, const Recipe& recipe);
+
+Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std::uint32_t steps);
+
+}  // namespace ledger
