@@ -15,6 +15,7 @@ import { appStyles } from './app_styles.js';
 import type { Change } from './base.js';
 import { DropController } from './drop.js';
 import type { BoxMessage } from './model_box.js';
+import { SightController } from './sight.js';
 import './capacity_bar.js';
 import './figures.js';
 import './ledger_view.js';
@@ -26,7 +27,7 @@ import './problem_note.js';
 import './recipe_form.js';
 import './share_view.js';
 import './timeline_view.js';
-import './verdict_view.js';
+import { headlineKey } from './verdict_view.js';
 
 @customElement('memory-ledger')
 export class MemoryLedger extends LitElement {
@@ -41,6 +42,7 @@ export class MemoryLedger extends LitElement {
     file: (file) => void this.session?.readFile(file),
     text: (text) => void this.session?.readText(text, ''),
   });
+  private readonly sight = new SightController(this, () => this.renderRoot.querySelector('main'));
   private readonly onHash = (): void => {
     if (this.session && location.hash !== this.session.hash) void this.session.open(location.hash);
   };
@@ -98,11 +100,9 @@ export class MemoryLedger extends LitElement {
 
   private headline(): string {
     const answer = this.session?.answer;
-    if (!answer) return '';
-    if (!answer.ok) return '';
-    const { answer: verdict, headroom_bytes } = answer.value.verdict;
-    const bytes = this.i18n.bytes(Math.abs(headroom_bytes));
-    return this.i18n.t(`verdict.${verdict}`, { headroom: bytes, short: bytes });
+    if (!answer?.ok) return '';
+    const bytes = this.i18n.bytes(Math.abs(answer.value.verdict.headroom_bytes));
+    return this.i18n.t(headlineKey(answer.value.verdict), { headroom: bytes, short: bytes, free: bytes });
   }
 
   private onChange(event: CustomEvent<Change>): void {
@@ -129,11 +129,20 @@ export class MemoryLedger extends LitElement {
       ${this.failure ? html`<main class="failure" role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></main>`
         : this.session ? this.body(this.session)
         : html`<main class="loading" aria-busy="true"><p>${i18n.t('page.loading')}</p></main>`}
-      <footer><p>${i18n.t('page.private')} ${i18n.t('units.hint')}.</p>
+      <footer><p>${i18n.t('page.private')}</p><p>${i18n.t('units.hint')}</p>
         <p>${this.session ? i18n.t('page.version', { version: this.session.core.catalogue.version }) : nothing}</p></footer>
       ${this.drop.over ? html`<div class="drop" aria-hidden="true">${i18n.t('box.drop')}</div>` : nothing}
+      ${this.mini()}
       ${this.announcer.render()}
     </div>`;
+  }
+
+  // On a phone the answer lies below the inputs: until it is in sight, its headline stands at the screen's foot.
+  private mini(): TemplateResult | typeof nothing {
+    const headline = this.headline();
+    if (!headline) return nothing;
+    return html`<button class="mini" ?hidden=${this.sight.seen} @click=${() => this.renderRoot.querySelector('main')?.scrollIntoView()}>
+      <span>${headline}</span><span aria-hidden="true">↓</span></button>`;
   }
 
   private body(session: Session): TemplateResult {
@@ -158,7 +167,7 @@ export class MemoryLedger extends LitElement {
 
   private answerView(report: Report, session: Session): TemplateResult {
     const { i18n } = this;
-    const gpu = session.core.catalogue.gpus.find((row) => row.id === report.verdict.gpu)?.name ?? report.verdict.gpu;
+    const gpu = report.verdict.gpu_name ?? report.verdict.gpu;
     const { model } = session.request;
     const name = model.kind === 'preset' ? findPreset(model.id)?.name ?? model.id : i18n.t('model.custom');
     return html`<section class="first">

@@ -7,7 +7,11 @@ export const appStyles = [base, css`
   .page { max-width: 78rem; margin: 0 auto; padding: 0 clamp(1rem, 3vw, 2.25rem) 2rem; }
   ml-header { border-bottom: 1px solid var(--rule); }
   .columns { display: grid; grid-template-columns: minmax(0, 19.5rem) minmax(0, 1fr); gap: 2.75rem; align-items: start; padding-top: 1.75rem; }
-  aside { display: grid; gap: 1.75rem; }
+  aside { display: grid; gap: 1.5rem; }
+  @media (min-width: 60.01rem) {
+    aside { position: sticky; top: 0; max-height: 100vh; overflow-y: auto; padding: 1.25rem 4px; margin: -1.25rem -4px; scrollbar-width: thin; }
+  }
+  .mini { display: none; }
   main { min-width: 0; outline-offset: 6px; }
   main:focus:not(:focus-visible) { outline: none; }
   section { padding: 2rem 0; border-top: 1px solid var(--rule); }
@@ -22,8 +26,11 @@ export const appStyles = [base, css`
   @media (max-width: 60rem) {
     .columns { grid-template-columns: minmax(0, 1fr); gap: 1.75rem; }
     main { border-top: 1px solid var(--rule); padding-top: 1.75rem; }
+    .mini:not([hidden]) { display: flex; justify-content: space-between; gap: 1rem; position: fixed; inset: auto 0 0; padding: 0.8rem 1rem; z-index: 2; min-height: 3rem;
+      background: var(--ink); color: var(--paper); border: 0; font: 600 1rem/1.3 var(--sans); text-align: start; cursor: pointer; }
   }
   @media print {
+    .mini { display: none !important; }
     .columns { display: block; }
     aside { margin-bottom: 1.5rem; }
     section { break-inside: avoid-page; }

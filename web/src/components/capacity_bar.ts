@@ -8,6 +8,7 @@ import type { Report } from '../core/types.js';
 import { barParts, type Extent, type Part } from '../format/bar_parts.js';
 import { base, categories, hatch, tables } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
+import { thread, threadStyles } from './thread.js';
 import { WidthController } from './width.js';
 
 const BAR = { top: 20, height: 52 };
@@ -16,7 +17,7 @@ const CHAR_WIDTH = 7.2;
 
 @customElement('ml-capacity-bar')
 export class CapacityBar extends LedgerElement {
-  static override styles = [base, tables, categories, hatch, css`
+  static override styles = [base, tables, categories, hatch, threadStyles, css`
     svg { display: block; width: 100%; overflow: visible; }
     text { font: 12px var(--sans); fill: var(--ink); }
     .on { fill: var(--c-text); pointer-events: none; }
@@ -27,9 +28,9 @@ export class CapacityBar extends LedgerElement {
     .frame { fill: var(--sunk); stroke: var(--rule-strong); }
     .hatched { fill: url(#hatch); stroke: var(--hatch); }
     #hatch path { stroke: var(--hatch); }
+    thead .how { border-bottom-color: var(--rule-strong); }
     .table { margin-top: 1.1rem; }
     td.how { width: 38%; }
-    .thread { display: block; width: 100%; height: 8px; }
     @media (max-width: 480px) { td.how, th.how { display: none; } }
   `];
 
@@ -54,7 +55,7 @@ export class CapacityBar extends LedgerElement {
       <rect class="frame" x=${x(0)} y=${BAR.top} width=${x(capacity) - x(0)} height=${BAR.height}></rect>
       ${parts.map((part) => this.segment(part, x))}
       ${this.capacityMark(x(capacity), width)}
-      ${extents.map((extent, row) => this.extent(extent, row, x, width))}
+      ${extents.map((extent, row) => this.extent(extent, row, x, this.longest(extents)))}
     </svg>`;
   }
 
@@ -82,18 +83,24 @@ export class CapacityBar extends LedgerElement {
       ${over ? svg`<rect class="over" x=${at} y=${BAR.top} width=${Math.max(width - 1 - at, 1)} height=${BAR.height}></rect>` : nothing}`;
   }
 
-  private extent(extent: Extent, row: number, x: (bytes: number) => number, width: number): SVGTemplateResult {
-    const y = BAR.top + BAR.height + 14 + row * RULE_STEP;
-    const text = this.i18n.t(`bar.${extent.id}`, { bytes: this.i18n.bytes(extent.bytes) });
+  // A dimension line as in a drawing: what it measures, then a rule to where it ends.
+  private extent(extent: Extent, row: number, x: (bytes: number) => number, from: number): SVGTemplateResult {
+    const y = BAR.top + BAR.height + 16 + row * RULE_STEP;
     const right = x(extent.bytes);
-    const room = right - 6 > this.textWidth(text);
-    const at = room ? right - 8 : Math.min(right + 8, width - this.textWidth(text));
-    const gap = this.textWidth(text) + 14;
+    const start = Math.min(from, right);
     return svg`<g class="extent">
-      <line x1="1" x2=${room ? Math.max(right - gap, 1) : right} y1=${y} y2=${y}></line>
+      <text x=${right < from ? right + 8 : 0} y=${y + 4}>${this.extentText(extent)}</text>
+      <line x1=${start} x2=${right} y1=${y} y2=${y}></line>
       <line x1=${right} x2=${right} y1=${y - 5} y2=${y + 5}></line>
-      <text x=${at} y=${y + 4} text-anchor=${room ? 'end' : 'start'}>${text}</text>
     </g>`;
+  }
+
+  private extentText(extent: Extent): string {
+    return this.i18n.t(`bar.${extent.id}`, { bytes: this.i18n.bytes(extent.bytes) });
+  }
+
+  private longest(extents: readonly Extent[]): number {
+    return Math.max(...extents.map((extent) => this.textWidth(this.extentText(extent)))) + 8;
   }
 
   private table(parts: readonly Part[]): TemplateResult {
@@ -108,7 +115,7 @@ export class CapacityBar extends LedgerElement {
       </tr></thead>
       <tbody>${parts.map((part) => html`<tr>
         <th scope="row"><span class="swatch ${swatchClass(part)}"></span>${this.partName(part)}</th>
-        <td class="how">${thread(part, most)}</td>
+        <td class="how">${part.kind === 'free' ? nothing : thread(part.kind === 'category' ? part.id : 'workspace', part.bytes, most)}</td>
         <td class="right" title=${i18n.format.exact(part.bytes)}>${i18n.bytes(part.bytes)}</td>
         <td class="right soft">${part.kind === 'free' ? '' : i18n.format.percent(part.bytes, whole)}</td>
       </tr>`)}</tbody>
@@ -129,11 +136,4 @@ export class CapacityBar extends LedgerElement {
 function swatchClass(part: Part): string {
   if (part.kind === 'category') return `c-${part.id}`;
   return part.kind === 'free' ? 'open' : 'hatched';
-}
-
-function thread(part: Part, most: number): TemplateResult {
-  const share = most > 0 ? (part.bytes / most) * 100 : 0;
-  if (part.kind === 'free') return html``;
-  return html`<svg class="thread" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-    <rect class=${part.kind === 'category' ? `c-${part.id}` : 'c-workspace'} y="2" height="4" width=${Math.max(share, 0.3)}></rect></svg>`;
 }

@@ -2,7 +2,7 @@
 //
 // A table with one body per branch; a branch is opened by a button in its row, so that every screen reader can.
 
-import { html, nothing, type TemplateResult } from 'lit';
+import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
 import type { Line, Report } from '../core/types.js';
 import { formulaText, terms } from '../format/formula.js';
@@ -11,15 +11,28 @@ import { ledgerMarkdown } from '../format/markdown.js';
 import { base, categories, controls, tables } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
 import { ledgerStyles } from './ledger_styles.js';
+import { thread, threadStyles } from './thread.js';
 import './copy_button.js';
+
+const UNTOUCHED: ReadonlySet<string> = new Set();
 
 @customElement('ml-ledger')
 export class LedgerView extends LedgerElement {
-  static override styles = [base, controls, tables, categories, ledgerStyles];
+  static override styles = [base, controls, tables, categories, threadStyles, ledgerStyles];
 
   @property({ attribute: false }) report!: Report;
   @state() private query = '';
-  @state() private open: ReadonlySet<string> = new Set();
+  @state() private open: ReadonlySet<string> = UNTOUCHED;
+
+  private largest = 1;
+
+  // Opens at the largest part, so that the first thing seen is a product with the reader's numbers.
+  protected override willUpdate(changed: PropertyValues): void {
+    if (!changed.has('report')) return;
+    const [first] = ledgerTree(this.report.at_peak.tensors);
+    this.largest = first?.bytes ?? 1;
+    if (this.open === UNTOUCHED && first) this.open = new Set([first.category, `${first.category}/${first.groups[0]?.name ?? ''}`]);
+  }
 
   protected override render(): TemplateResult {
     const { i18n } = this;
@@ -93,14 +106,14 @@ export class LedgerView extends LedgerElement {
       <th scope="row">
         <button class="twist" aria-expanded=${open ? 'true' : 'false'} ?disabled=${this.query !== ''} @click=${() => this.toggle(key)}>
           <span class="arrow" aria-hidden="true"></span>${name}</button></th>
-      <td class="wide" colspan="3"></td>
+      <td class="wide" colspan="3">${thread(key.split('/')[0] ?? '', bytes, this.largest)}</td>
       ${this.amounts(bytes)}
     </tr>`;
   }
 
   private line(line: Line): TemplateResult {
     return html`<tr class="line">
-      <th scope="row"><span class="mono name">${line.name || this.i18n.t('ledger.rest')}</span> <span class="op soft">${line.op}</span>
+      <th scope="row"><span class="mono name">${breakable(line.name || this.i18n.t('ledger.rest'))}</span> <span class="op soft">${line.op}</span>
         <span class="narrow">${this.formula(line)} <span class="soft mono">${line.dtype}</span></span></th>
       <td class="wide">${this.formula(line)}</td>
       <td class="wide mono">${line.shape.length > 0 ? line.shape.join(' × ') : '1'}</td>
@@ -149,4 +162,9 @@ export class LedgerView extends LedgerElement {
     return html`<p class="letters small soft"><span>${this.i18n.t('symbols.heading')}:</span>
       ${known.map((symbol) => html`<span><i>${symbol}</i> ${this.i18n.maybe(`symbol.${symbol}`, symbol)}</span>`)}</p>`;
   }
+}
+
+// Long names break after their dots and before their underscores, not inside words.
+function breakable(name: string): TemplateResult[] {
+  return name.split(/(?<=\.)|(?=_)/).map((part, i) => html`${i > 0 ? html`<wbr />` : nothing}${part}`);
 }

@@ -10,7 +10,7 @@ import { base, controls } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
 import './problem_note.js';
 
-const PLAIN_KEYS = ['method', 'gpu', 'batch', 'seq', 'precision', 'optimizer', 'checkpointing', 'attention', 'loss', 'stack'];
+const PLAIN_KEYS = ['method', 'precision', 'gpu', 'batch', 'seq', 'optimizer', 'checkpointing', 'attention', 'loss', 'stack'];
 const STEP: Readonly<Record<string, number>> = { seq: 512, memory_limit_bytes: 1024 ** 3 };
 
 @customElement('ml-recipe-form')
@@ -57,6 +57,10 @@ export class RecipeForm extends LedgerElement {
   }
 
   private reset(): void {
+    for (const name of this.invalid) {
+      const field = this.renderRoot.querySelector<HTMLInputElement>(`[id="${name}"]`);
+      if (field) field.value = writeValue(this.defaults[name] ?? ''); // it holds text that never became a value
+    }
     this.invalid = new Set();
     this.ask({ kind: 'reset' });
   }

@@ -1,6 +1,7 @@
 // timeline_chart.ts - the picture: live bytes stacked by category over the events, phases named above, the peak marked.
 
 import { css, nothing, svg, type SVGTemplateResult } from 'lit';
+import { guard } from 'lit/directives/guard.js';
 import { ref } from 'lit/directives/ref.js';
 import { axisLeft } from 'd3-axis';
 import { scaleLinear, type ScaleLinear } from 'd3-scale';
@@ -25,6 +26,7 @@ export interface ChartFrame {
 const TOP = 46;
 const BOTTOM = 8;
 const LEFT = 46;
+const LABEL_HEIGHT = 15;
 
 export function chartFrame(report: Report, width: number): ChartFrame {
   const height = Math.round(Math.min(Math.max(width * 0.42, 230), 360));
@@ -46,7 +48,7 @@ export const chartStyles = css`
   .chart .axis line { stroke: var(--rule); }
   .chart .axis path { stroke: none; }
   .band { stroke: var(--paper); stroke-width: 0.5; }
-  .reserved, .allocated { fill: none; stroke: var(--ink); stroke-width: 1.25; }
+  .reserved { fill: none; stroke: var(--ink); stroke-width: 1.25; }
   .reserved { stroke-dasharray: 4 3; }
   .usable { stroke: var(--bad); stroke-width: 1.5; }
   .chart text.usable-text { fill: var(--bad); stroke: var(--paper); stroke-width: 3px; paint-order: stroke; }
@@ -62,14 +64,19 @@ export const chartStyles = css`
 
 export function drawTimeline(report: Report, frame: ChartFrame, i18n: I18n, at: number): SVGTemplateResult {
   return svg`<svg height=${frame.height} viewBox="0 0 ${frame.width} ${frame.height}" aria-hidden="true">
-    ${axis(frame)}
-    ${bands(report, frame, i18n)}
-    ${curves(report, frame)}
-    ${phases(phaseSpans(report.timeline), frame, i18n)}
-    ${usableLine(report, frame, i18n)}
+    ${guard([report, frame.width, i18n], () => still(report, frame, i18n))}
     ${cursor(report, frame, at)}
     ${peakMark(report, frame, i18n)}
   </svg>`;
+}
+
+// All that does not move with the cursor.
+function still(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
+  return svg`${axis(frame)}
+    ${bands(report, frame, i18n)}
+    ${curves(report, frame)}
+    ${phases(phaseSpans(report.timeline), frame, i18n)}
+    ${usableLine(report, frame, i18n)}`;
 }
 
 function axis(frame: ChartFrame): SVGTemplateResult {
@@ -102,24 +109,24 @@ function withEnd(report: Report): Point[] {
 
 type Layer = readonly { readonly 0: number; readonly 1: number; readonly data: Point }[];
 
-// A name inside the band, over the longest stretch where the band is thick enough and holds still.
+// A name inside the band, where it is thick and holds still for long enough.
 function bandLabel(layer: Layer, name: string, frame: ChartFrame): SVGTemplateResult {
   const need = textWidth(name) + 12;
-  let best: { from: number; to: number; y: number } | undefined;
+  let best: { score: number; x: number; y: number } | undefined;
   for (let i = 0; i < layer.length; ++i) {
-    let low = Infinity;
-    let high = -Infinity;
+    let [floor, ceiling] = [Infinity, -Infinity];
+    const from = frame.x(layer[i]?.data.event ?? 0);
     for (let j = i; j + 1 < layer.length; ++j) {
       const cell = layer[j] as Layer[number];
-      low = Math.min(low, frame.y(cell[0]));
-      high = Math.max(high, frame.y(cell[1]));
-      if (low - high < 15) break;
-      const from = frame.x(layer[i]?.data.event ?? 0);
+      floor = Math.min(floor, frame.y(cell[0]));
+      ceiling = Math.max(ceiling, frame.y(cell[1]));
+      if (floor - ceiling < LABEL_HEIGHT) break;
       const to = frame.x(layer[j + 1]?.data.event ?? 0);
-      if (to - from > need && (!best || to - from > best.to - best.from)) best = { from, to, y: (low + high) / 2 };
+      const score = Math.min(to - from, 2 * need) * Math.min(floor - ceiling, 4 * LABEL_HEIGHT);
+      if (to - from > need && score > (best?.score ?? 0)) best = { score, x: (from + to) / 2, y: (floor + ceiling) / 2 };
     }
   }
-  return best ? svg`<text class="inside" x=${(best.from + best.to) / 2} y=${best.y + 4} text-anchor="middle">${name}</text>` : svg``;
+  return best ? svg`<text class="inside" x=${best.x} y=${best.y + 4} text-anchor="middle">${name}</text>` : svg``;
 }
 
 function curves(report: Report, frame: ChartFrame): SVGTemplateResult {
@@ -155,7 +162,7 @@ function usableLine(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateR
   const y = frame.y(usable);
   const text = i18n.t('timeline.usable', { bytes: i18n.bytes(usable) });
   return svg`<line class="usable" x1=${frame.left} x2=${frame.width} y1=${y} y2=${y}></line>
-    <text class="usable-text" x=${frame.left + 6} y=${y + 14}>${text}</text>`;
+    <text class="usable-text" x=${frame.left + 6} y=${y - 5}>${text}</text>`;
 }
 
 function heightAt(report: Report, at: number): number {

@@ -20,7 +20,6 @@ export class TimelineView extends LedgerElement {
     ul { list-style: none; margin: 0; padding: 0; display: grid; grid-template-columns: repeat(auto-fill, minmax(14.5rem, 1fr)); gap: 0.2rem 1.75rem; font-size: 0.9rem; }
     li { display: flex; align-items: baseline; border-bottom: 1px solid var(--rule); padding: 0.15rem 0; }
     li .number { margin-inline-start: auto; }
-    li.total { font-weight: 600; }
     .bar { display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; align-items: baseline; justify-content: space-between; }
     .bar p { margin: 0; }
     details { margin-top: 0.9rem; }
@@ -100,9 +99,10 @@ export class TimelineView extends LedgerElement {
   }
 
   private moment(): string {
-    if (this.cursor === undefined) return this.i18n.t('timeline.at_peak');
+    const total = this.i18n.bytes(this.total());
+    if (this.cursor === undefined) return `${this.i18n.t('timeline.at_peak')}: ${total}`;
     const phase = this.i18n.phase(phaseAt(this.report.timeline, this.event));
-    return `${this.i18n.t('timeline.alive', { event: this.i18n.format.count(this.event) })} · ${phase}`;
+    return `${this.i18n.t('timeline.alive', { event: this.i18n.format.count(this.event) })} · ${phase}: ${total}`;
   }
 
   private alive(): TemplateResult {
@@ -112,7 +112,6 @@ export class TimelineView extends LedgerElement {
     return html`<ul>
       ${shown.map(({ id, bytes }) => html`<li><span class="swatch c-${id}"></span>${this.i18n.category(id)}
         <span class="number" title=${this.i18n.format.exact(bytes)}>${this.i18n.bytes(bytes)}</span></li>`)}
-      <li class="total">${this.i18n.t('timeline.total')}<span class="number">${this.i18n.bytes(this.total())}</span></li>
     </ul>`;
   }
 

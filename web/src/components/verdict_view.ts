@@ -1,8 +1,8 @@
 // verdict_view.ts - <ml-verdict>: the answer in words, and which part is the problem.
 
-import { css, html, type TemplateResult } from 'lit';
+import { css, html, nothing, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
-import type { Answer, Report } from '../core/types.js';
+import type { Answer, Report, Verdict } from '../core/types.js';
 import type { Key } from '../i18n/i18n.js';
 import { base } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
@@ -40,15 +40,15 @@ export class VerdictView extends LedgerElement {
     return html`<div class=${verdict.answer}>
       <p class="run">${this.run()}</p>
       <h2><span class="sign" aria-hidden="true">${SIGN[verdict.answer]}</span>${this.sentence()}</h2>
+      ${this.outOfMemory()}
       <p class="why">${why} ${this.largestLine()}</p>
       <p class="why small soft">${i18n.t('verdict.usable', { usable: i18n.bytes(verdict.usable_bytes), capacity: i18n.bytes(verdict.capacity_bytes) })}</p>
     </div>`;
   }
 
   private sentence(): TemplateResult {
-    const { answer, headroom_bytes } = this.report.verdict;
-    const bytes = this.i18n.bytes(Math.abs(headroom_bytes));
-    const text = this.i18n.t(`verdict.${answer}` as Key, { headroom: '\0', short: '\0' });
+    const bytes = this.i18n.bytes(Math.abs(this.report.verdict.headroom_bytes));
+    const text = this.i18n.t(headlineKey(this.report.verdict), { headroom: '\0', short: '\0', free: '\0' });
     const [before, after] = text.split('\0');
     return html`${before}<span class="number">${bytes}</span>${after}`;
   }
@@ -58,6 +58,14 @@ export class VerdictView extends LedgerElement {
     const method = this.i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
     const values = { model: this.modelName, method, gpu: this.gpuName, batch: this.number('batch'), seq: this.number('seq') };
     return this.i18n.t(model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run', values);
+  }
+
+  private outOfMemory(): TemplateResult | typeof nothing {
+    const oom = this.report.verdict.out_of_memory;
+    if (!oom) return nothing;
+    const { i18n } = this;
+    const place = oom.layer < 0 ? '' : i18n.t('verdict.oom.layer', { layer: oom.layer });
+    return html`<p class="why">${i18n.t('verdict.oom', { phase: i18n.phase(oom.phase), op: oom.op, bytes: i18n.bytes(oom.bytes), place })}</p>`;
   }
 
   private number(key: string): string {
@@ -71,4 +79,11 @@ export class VerdictView extends LedgerElement {
     const [before, after] = text.split('\0');
     return html`${before}<code>${line.name || line.op}</code>${after}`;
   }
+}
+
+// The answer's sentence; the two borderline cases have their own, since their headroom's sign says the opposite.
+export function headlineKey(verdict: Verdict): Key {
+  if (verdict.answer === 'does_not_fit' && verdict.headroom_bytes >= 0) return 'verdict.fragmentation';
+  if (verdict.answer === 'tight' && verdict.headroom_bytes < 0) return 'verdict.borderline';
+  return `verdict.${verdict.answer}`;
 }

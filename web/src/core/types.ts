@@ -108,12 +108,24 @@ export type Answer = 'fits' | 'tight' | 'does_not_fit';
 
 export interface Verdict {
   readonly gpu: string;
+  readonly gpu_name?: string;
   readonly capacity_bytes: Bytes;
   readonly usable_bytes: Bytes;
   readonly answer: Answer;
-  readonly headroom_bytes: Bytes;
+  readonly headroom_bytes: Bytes; // usable less the allocated peak
+  readonly fragmentation?: boolean; // it fails although the allocated peak would fit
+  readonly out_of_memory?: OutOfMemory | null;
   readonly largest_category: Category;
   readonly largest_line: string;
+}
+
+// The allocation at which the run would fail on this card.
+export interface OutOfMemory {
+  readonly phase: string;
+  readonly name: string;
+  readonly op: string;
+  readonly bytes: Bytes;
+  readonly layer: number; // -1 outside the layers
 }
 
 export interface Model {
@@ -174,7 +186,7 @@ export interface RecipeKey {
   readonly choices?: readonly string[];
   readonly low?: number;
   readonly high?: number;
-  readonly default?: RecipeValue;
+  readonly default: string; // as text
 }
 
 export interface Catalogue {

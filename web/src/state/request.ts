@@ -60,11 +60,11 @@ export function readValue(key: RecipeKey, text: string): RecipeValue | undefined
     case 'integer':
       return /^\d{1,16}$/.test(trimmed) && inRange(key, Number(trimmed)) ? Number(trimmed) : undefined;
     case 'real':
-      return trimmed !== '' && Number.isFinite(Number(trimmed)) ? Number(trimmed) : undefined;
+      return trimmed !== '' && Number.isFinite(Number(trimmed)) && inReal(key, Number(trimmed)) ? Number(trimmed) : undefined;
     case 'names':
       return readNames(trimmed);
     case 'text':
-      return trimmed === '' ? undefined : trimmed;
+      return trimmed !== '' && (!key.choices?.length || key.choices.includes(trimmed)) ? trimmed : undefined;
   }
 }
 
@@ -78,15 +78,19 @@ function inRange(key: RecipeKey, value: number): boolean {
   return Number.isSafeInteger(value) && value >= (key.low ?? 0) && value <= (key.high ?? Number.MAX_SAFE_INTEGER);
 }
 
+function inReal(key: RecipeKey, value: number): boolean {
+  return value >= (key.low ?? -Infinity) && value <= (key.high ?? Infinity);
+}
+
 export function writeValue(value: RecipeValue): string {
   return Array.isArray(value) ? value.join(',') : String(value);
 }
 
 // What a key accepts, language-neutral: "1..1024", "a|b|c", "true|false".
 export function expectedOf(key: RecipeKey): string {
-  if (key.kind === 'choice') return (key.choices ?? []).join('|');
+  if (key.choices && key.choices.length > 0) return key.choices.join('|');
   if (key.kind === 'flag') return 'true|false';
   if (key.kind === 'integer') return `${key.low ?? 0}..${key.high ?? Number.MAX_SAFE_INTEGER}`;
-  if (key.kind === 'real') return 'number';
+  if (key.kind === 'real') return key.high === undefined ? 'number' : `${key.low ?? 0}..${key.high}`;
   return 'text';
 }

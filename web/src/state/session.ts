@@ -32,7 +32,7 @@ export class Session {
   private lastGood: Request | undefined;
 
   constructor(readonly core: Core, private readonly changed: () => void) {
-    this.defaults = defaultsOf(core);
+    this.defaults = defaultsOf(core.catalogue);
     this.answer = core.predict(configText(this.request.model), this.request.recipe);
   }
 

@@ -1,0 +1,81 @@
+// Measurements over the prediction: dropped files, the sample that lies beside the site, and differences named.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { drop, launch, loadLedger, message, openPage, openSite, preset, ready } from './support.mjs';
+
+let browser;
+let site;
+let measured;
+before(async () => {
+  [browser, site] = await Promise.all([launch(), openSite()]);
+  measured = await measurement();
+});
+after(async () => {
+  await browser?.close();
+  await site?.close();
+});
+
+// A run that went as predicted, in the format of docs/file-formats.md.
+async function measurement() {
+  const ledger = await loadLedger();
+  const request = { config: preset('course-8x-linear-2048'), recipe: { precision: 'fp32', batch: 32 } };
+  const { report } = JSON.parse(ledger.predict(JSON.stringify(request)));
+  const { model, recipe, peaks, phases, at_peak } = report;
+  return {
+    schema_version: '1.0', kind: 'measured', tool: { name: 'probe', version: '0.0.0', backend: 'host' }, status: 'ok',
+    environment: { device: 'host', gpu: null, os: 'linux' }, model, recipe, options: { steps: 2, memory_limit_bytes: null }, peaks, phases, at_peak, steps: [], error: null,
+  };
+}
+
+async function withPage(run) {
+  const { page, context, faults } = await openPage(browser, site.url);
+  try {
+    await ready(page);
+    await run(page);
+    assert.deepEqual(faults, []);
+  } finally {
+    await context.close();
+  }
+}
+
+const dropped = (page) => page.locator('ml-measured article').filter({ hasText: 'measured.json' });
+
+test('a run that went as predicted says so, row by row', () => withPage(async (page) => {
+  await drop(page, 'measured.json', JSON.stringify(measured));
+  await message(page).getByText('Read as a measurement').waitFor();
+  await dropped(page).getByText('agree to the byte').waitFor();
+  const text = await dropped(page).innerText();
+  assert.match(text, /Allocated peak by phase/);
+  assert.match(text, /backward of step 1/);
+  assert.match(text, /Allocator rounding/);
+  assert.match(text, /Unexplained/);
+}));
+
+test('a difference is named, with its share', () => withPage(async (page) => {
+  const more = structuredClone(measured);
+  const phase = more.phases.find((row) => row.name === 'step2.backward');
+  phase.allocated_peak_bytes += 5 * 1024 * 1024;
+  await drop(page, 'measured.json', JSON.stringify(more));
+  await dropped(page).getByText('Largest difference: backward of step 2, +5.00 MiB').waitFor();
+}));
+
+test('several measurements lie side by side, and can be removed', () => withPage(async (page) => {
+  const others = await page.locator('ml-measured article').count();
+  await drop(page, 'measured.json', JSON.stringify(measured));
+  await drop(page, 'second.json', JSON.stringify(measured));
+  await page.locator('ml-measured article').filter({ hasText: 'second.json' }).waitFor();
+  assert.equal(await page.locator('ml-measured article').count(), others + 2);
+  await page.getByRole('button', { name: 'Remove second.json' }).click();
+  assert.equal(await page.locator('ml-measured article').count(), others + 1);
+}));
+
+test('a sample beside the site is overlaid when the page opens', async () => {
+  const context = await browser.newContext({ locale: 'en-GB' });
+  const page = await context.newPage();
+  await page.route('**/measured/index.json', (route) => route.fulfill({ json: { samples: ['host.json'] } }));
+  await page.route('**/measured/host.json', (route) => route.fulfill({ json: measured }));
+  await page.goto(site.url);
+  await page.locator('ml-measured article').getByText('A sample measured on a host').waitFor();
+  await context.close();
+});

@@ -1,0 +1,202 @@
+// The page as a reader meets it: loads under its policy, answers, takes files, keeps state in the link.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { drop, launch, message, openPage, openSite, paste, preset, ready, verdict } from './support.mjs';
+
+let browser;
+let site;
+before(async () => {
+  [browser, site] = await Promise.all([launch(), openSite()]);
+});
+after(async () => {
+  await browser?.close();
+  await site?.close();
+});
+
+async function withPage(hash, run, options) {
+  const { page, context, faults } = await openPage(browser, site.url + hash, options);
+  try {
+    await ready(page);
+    await run(page, context);
+    assert.deepEqual(faults, []);
+  } finally {
+    await context.close();
+  }
+}
+
+test('loads under the strict policy without a violation, and answers', () => withPage('', async (page) => {
+  assert.match(await verdict(page), /GiB/);
+  assert.equal(await page.locator('html').getAttribute('lang'), 'en');
+  const policy = await page.locator('meta[http-equiv]').getAttribute('content');
+  assert.match(policy, /default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'/);
+}));
+
+test('works below a sub-path', async () => {
+  const deep = await openSite({ base: '/some/where/deep/' });
+  const { page, context, faults } = await openPage(browser, deep.url);
+  await ready(page);
+  await context.close();
+  await deep.close();
+  assert.deepEqual(faults, []);
+});
+
+test('Llama-3-8B at 4096 tokens shows the reference peak to the byte, and lines that sum to it', () => withPage('#v=1&model=llama-3-8b&seq=4096&show=bytes', async (page) => {
+  assert.equal(await page.locator('ml-figures .value').first().innerText(), '80,946,473,364 B');
+  assert.match(await page.locator('ml-ledger .total').innerText(), /the peak to the byte/);
+}));
+
+test('every preset answers', () => withPage('', async (page) => {
+  const select = page.locator('#model');
+  for (const option of await select.locator('option').all()) {
+    await select.selectOption(await option.getAttribute('value'));
+    assert.match(await verdict(page), /[GM]iB/);
+    assert.match(await page.locator('ml-ledger .total').innerText(), /the peak to the byte/);
+  }
+}));
+
+test('a dropped config.json is recognised and computed, and lives in the link', () => withPage('', async (page, context) => {
+  const config = { ...JSON.parse(preset('tinyllama-1.1b')), num_hidden_layers: 3 };
+  await drop(page, 'config.json', JSON.stringify(config));
+  await message(page).getByText('Read as a model configuration').waitFor();
+  assert.match(page.url(), /#v=1&config=[\w-]+$/);
+  const again = await context.newPage();
+  await again.goto(page.url());
+  await ready(again);
+  assert.equal(await verdict(again), await verdict(page));
+}));
+
+test('a pasted recipe sets the form', () => withPage('', async (page) => {
+  await paste(page, '{"batch": 3, "seq": 1024}');
+  await message(page).getByText('Read as a recipe: batch, seq').waitFor();
+  assert.equal(await page.locator('#batch').inputValue(), '3');
+  assert.match(page.url(), /batch=3&seq=1024/);
+}));
+
+const REFUSED = [
+  ['garbage', '{"hidden_size": 12,,}', /not valid JSON.*line 1/s],
+  ['a tokenizer configuration', '{"tokenizer_class": "LlamaTokenizer", "model_max_length": 4096}', /tokenizer_config\.json.*config\.json/s],
+  ['a list', '[1, 2, 3]', /JSON/],
+  ['an unknown family', '{"model_type": "frobnicator", "hidden_size": 64}', /frobnicator/],
+  ['a recipe with a misspelt key', '{"batch": 2, "sequ": 1}', /sequ.*Did you mean.*seq/s],
+  ['a measurement of a later format', '{"kind": "measured", "schema_version": "9.0"}', /9\.0/],
+];
+for (const [what, text, expected] of REFUSED) {
+  test(`${what} is refused in words, and the page stays as it was`, () => withPage('', async (page) => {
+    const [before, hash] = [await verdict(page), page.url()];
+    await drop(page, 'file.json', text);
+    await message(page).locator('ml-problem').waitFor();
+    assert.match(await message(page).innerText(), expected);
+    assert.equal(await verdict(page), before);
+    assert.equal(page.url(), hash);
+  }));
+}
+
+test('a file of 50 MB is refused before it is read', () => withPage('', async (page) => {
+  await page.evaluate(() => {
+    Blob.prototype.text = () => { throw new Error('it was read'); };
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File([new Uint8Array(50 * 1024 * 1024)], 'model.safetensors'));
+    document.dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
+  });
+  await message(page).locator('ml-problem[data-code], ml-problem').first().waitFor();
+  assert.match(await message(page).innerText(), /0\.05 GiB.*8\.00 MiB.*not read/s);
+}));
+
+test('the file picker reads the same files', () => withPage('', async (page) => {
+  await page.locator('ml-model-box input[type=file]').setInputFiles({ name: 'r.json', mimeType: 'application/json', buffer: Buffer.from('{"batch": 2}') });
+  await message(page).getByText('r.json').waitFor();
+  assert.equal(await page.locator('#batch').inputValue(), '2');
+}));
+
+test('typing keeps the field, its focus and its caret', () => withPage('', async (page) => {
+  const seq = page.locator('#seq');
+  await seq.evaluate((field) => { field.mark = 'same'; });
+  await seq.click();
+  await seq.press('Control+a');
+  for (const key of '1536') await page.keyboard.press(key);
+  assert.equal(await seq.evaluate((field) => field.mark), 'same');
+  assert.equal(await seq.evaluate((field) => field.getRootNode().activeElement === field), true);
+  assert.equal(await seq.inputValue(), '1536');
+  assert.match(page.url(), /seq=1536/);
+  await page.keyboard.press('ArrowUp');
+  assert.equal(await seq.inputValue(), '2048');
+  assert.doesNotMatch(page.url(), /seq=/);
+  await seq.fill('');
+  await page.locator('ml-recipe-form .error').waitFor();
+  assert.match(await page.locator('ml-recipe-form .error').innerText(), /1 to 16777216/);
+}));
+
+test('a recipe that is not computed yet is said beside the form, and can be undone', () => withPage('', async (page) => {
+  const before = await verdict(page);
+  const marked = page.locator('ml-recipe-form option').filter({ hasText: 'not computed yet' });
+  await marked.first().waitFor({ state: 'attached' });
+  const [select, value] = await marked.first().evaluate((option) => [option.parentElement.id, option.value]);
+  await page.locator(`#${select}`).selectOption(value);
+  await page.locator('ml-recipe-form ml-problem').waitFor();
+  assert.match(await page.locator('ml-recipe-form ml-problem').innerText(), /does not compute/);
+  assert.equal(await page.locator('ml-verdict').count(), 0);
+  await page.getByRole('button', { name: 'Undo the last change' }).click();
+  assert.equal(await verdict(page), before);
+}));
+
+test('a link opens as it was shared, and is written the same again', () => withPage('#v=1&model=llama-3.2-1b&batch=2&seq=512&gpu=rtx4090-24gb&show=bytes&lang=zh', async (page, context) => {
+  const [hash, text] = [new URL(page.url()).hash, await verdict(page)];
+  const again = await context.newPage();
+  await again.goto(site.url + hash);
+  await ready(again);
+  assert.equal(new URL(again.url()).hash, hash);
+  assert.equal(await verdict(again), text);
+  assert.equal(await again.locator('#batch').inputValue(), '2');
+  assert.equal(await again.locator('#gpu').inputValue(), 'rtx4090-24gb');
+}));
+
+test('a bad link is reported on the page and the rest is used', () => withPage('#v=1&model=llama-3-8b&batch=many&foo=1&seq=512', async (page) => {
+  const issues = page.locator('main > ml-problem');
+  assert.equal(await issues.count(), 2);
+  assert.match(await issues.first().innerText(), /batch = many/);
+  assert.equal(await page.locator('#seq').inputValue(), '512');
+}));
+
+test('a changed hash changes the page', () => withPage('', async (page) => {
+  await page.evaluate(() => { location.hash = '#v=1&model=llama-2-7b&batch=5'; });
+  await page.locator('ml-verdict').getByText('Llama-2-7B').waitFor();
+  assert.equal(await page.locator('#batch').inputValue(), '5');
+}));
+
+test('the language changes in place, with the document’s lang, and stays in the link', () => withPage('', async (page) => {
+  await page.getByRole('button', { name: '中文' }).click();
+  await page.locator('ml-verdict h2').getByText(/放|紧|临界/).waitFor();
+  assert.equal(await page.locator('html').getAttribute('lang'), 'zh-Hans');
+  assert.match(page.url(), /lang=zh/);
+  await page.getByRole('button', { name: 'English' }).click();
+  assert.equal(await page.locator('html').getAttribute('lang'), 'en');
+}));
+
+test('a Chinese browser gets Chinese at first', () => withPage('', async (page) => {
+  assert.equal(await page.locator('html').getAttribute('lang'), 'zh-Hans');
+}, { locale: 'zh-CN' }));
+
+test('copies the link, the ledger and the command', () => withPage('', async (page, context) => {
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  const copied = async (name) => {
+    await page.getByRole('button', { name, exact: true }).click();
+    await page.locator('ml-copy .status').getByText('Copied.').first().waitFor();
+    return page.evaluate(() => navigator.clipboard.readText());
+  };
+  assert.equal(await copied('Copy link'), page.url());
+  assert.match(await copied('Copy as Markdown'), /\| Sum \|/);
+  assert.match(await copied('Copy'), /^probe --model llama-3-8b\.json/);
+}));
+
+test('the report downloads as JSON that the page takes again', () => withPage('#v=1&model=tinyllama-1.1b&batch=2', async (page) => {
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download report' }).click()]);
+  const chunks = [];
+  for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+  const report = JSON.parse(Buffer.concat(chunks).toString());
+  assert.equal(report.kind, 'predicted');
+  const before = await verdict(page);
+  await drop(page, 'report.json', JSON.stringify(report));
+  await message(page).getByText('saved prediction').waitFor();
+  assert.equal(await verdict(page), before);
+}));

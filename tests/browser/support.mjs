@@ -1,0 +1,98 @@
+// support.mjs - a browser, the built site behind a small server, and what the page's tests keep asking for.
+//
+// SITE=DIR tests another build than build/site. Elements are found by Playwright's locators, which see into shadow roots.
+
+import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { createSite, listen } from '../../web/serve.mjs';
+
+const requireWeb = createRequire(new URL('../../web/package.json', import.meta.url));
+const { chromium } = requireWeb('playwright-core');
+
+export const SITE = resolve(process.env.SITE ?? fileURLToPath(new URL('../../build/site', import.meta.url)));
+const FLAGS = ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--force-color-profile=srgb'];
+
+// headers: sent with every file, e.g. a stricter policy than the page's own.
+export async function openSite({ base = '/', headers = {} } = {}) {
+  const site = createSite(SITE, base);
+  const server = createServer((request, response) => {
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+    site.emit('request', request, response);
+  });
+  const port = await listen(server, 0, '127.0.0.1');
+  const close = () => {
+    server.closeAllConnections();
+    return new Promise((done) => server.close(done));
+  };
+  return { url: `http://127.0.0.1:${port}${base}`, close };
+}
+
+export function launch() {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: FLAGS });
+}
+
+// A fresh profile whose page notes policy violations, errors and failed loads.
+export async function openPage(browser, url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, locale: 'en-GB', ...options });
+  const page = await context.newPage();
+  const faults = [];
+  page.on('pageerror', (error) => faults.push(`error: ${error.stack ?? error}`));
+  page.on('console', (message) => {
+    if (message.type() === 'error') faults.push(`console: ${message.text()}`);
+  });
+  page.on('requestfailed', (request) => faults.push(`failed: ${request.url()}`));
+  await page.exposeFunction('noteViolation', (text) => faults.push(`policy: ${text}`));
+  await page.addInitScript(() => {
+    document.addEventListener('securitypolicyviolation', (event) => window.noteViolation(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+  });
+  await page.goto(url);
+  return { page, context, faults };
+}
+
+export async function ready(page) {
+  await page.locator('ml-verdict h2').waitFor();
+}
+
+export function verdict(page) {
+  return page.locator('ml-verdict h2').innerText();
+}
+
+export async function drop(page, name, text) {
+  await page.evaluate(({ name, text }) => {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File([text], name, { type: 'application/json' }));
+    document.dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
+  }, { name, text });
+}
+
+export async function paste(page, text) {
+  await page.evaluate((text) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData('text/plain', text);
+    document.dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true }));
+  }, text);
+}
+
+export const message = (page) => page.locator('ml-model-box .message');
+
+// axe sees into open shadow roots; run through the protocol, so the page's policy stays as it is.
+export async function axe(page) {
+  await page.evaluate(readFileSync(requireWeb.resolve('axe-core/axe.min.js'), 'utf8'));
+  const found = await page.evaluate(() => window.axe.run(document, {
+    runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations'],
+  }));
+  return found.violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => `${node.target.flat().join(' ')} ${node.failureSummary ?? ''}`).slice(0, 3).join(' | ')}`);
+}
+
+// The very module that the page loads, in node.
+export async function loadLedger() {
+  const { default: createLedger } = await import(pathToFileURL(join(SITE, 'ledger.js')).href);
+  return createLedger({ wasmBinary: readFileSync(join(SITE, 'ledger.wasm')) });
+}
+
+export function preset(id) {
+  return readFileSync(join(SITE, 'presets', `${id}.json`), 'utf8');
+}

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { load, WEB } from './load.mjs';
+
+const { I18n, TEXTS, browserLang } = await load('i18n/i18n.ts');
+const { problemText } = await load('i18n/problem_text.ts');
+const types = await load('core/types.ts');
+const core = (path) => readFile(`${WEB}/../core/${path}`, 'utf8');
+const names = (text) => [...text.matchAll(/\{(\w+)\}/g)].map((match) => match[1]).sort();
+const voices = ['en', 'zh'].map((lang) => new I18n(lang, 'gib'));
+
+test('both languages have the same keys, and each text the same values', () => {
+  assert.deepEqual(Object.keys(TEXTS.zh).sort(), Object.keys(TEXTS.en).sort());
+  for (const [key, text] of Object.entries(TEXTS.en)) assert.deepEqual(names(TEXTS.zh[key]), names(text), key);
+});
+
+test('no text is empty, and no Chinese text was forgotten', () => {
+  const alike = new Set();
+  for (const [key, text] of Object.entries(TEXTS.en)) {
+    assert.notEqual(text.trim(), '', key);
+    if (TEXTS.zh[key] === text) alike.add(key);
+  }
+  for (const key of alike) assert.match(TEXTS.en[key], /^[\w.{}() -]+$/, `${key} reads alike in both languages`);
+});
+
+test('every problem code of the core and of the page has sentences in both languages', async () => {
+  const header = await core('base/problem.h');
+  const codes = header.slice(header.indexOf('enum class'), header.indexOf('count_')).match(/^ {2}(\w+),/gm).map((line) => line.trim().slice(0, -1));
+  assert.deepEqual([...types.PROBLEM_CODES], codes);
+  for (const code of [...codes, ...types.PAGE_PROBLEM_CODES]) {
+    for (const i18n of voices) {
+      const text = problemText({ code, where: 'seq', read: '0', expected: '1..9', nearest: 'batch' }, i18n);
+      assert.ok(text.length > 12 && !text.includes('{'), text);
+      assert.ok(text.includes('batch'), `${code} names the nearest`);
+    }
+  }
+});
+
+test('every category, recipe key and symbol of the core has a name', async () => {
+  const trace = await core('trace/trace.h');
+  const categories = trace.slice(trace.indexOf('enum class Category'), trace.indexOf('count_')).match(/^ {2}(\w+),/gm).map((line) => line.trim().slice(0, -1));
+  assert.deepEqual([...types.CATEGORIES].sort(), [...categories].sort());
+  const keys = [...(await core('config/recipe.cc')).matchAll(/(?:choice|flag|integer)<&Recipe::\w+>\("(\w+)"|Row\{\{"(\w+)"/g)].map((match) => match[1] ?? match[2]);
+  assert.ok(keys.length > 30);
+  for (const key of keys) assert.ok(`key.${key}` in TEXTS.en, key);
+  for (const category of categories) assert.ok(`category.${category}` in TEXTS.en, category);
+});
+
+test('every file that the core recognises has a name', async () => {
+  const source = await core('config/wrong_file.cc');
+  const ids = new Set([...source.matchAll(/(?:Magic\{"[^}]*?"(?:sv)?, |Telltale\{|return )"(\w+)"/g)].map((match) => match[1]));
+  assert.ok(ids.size > 20, [...ids].join());
+  for (const id of ids) assert.ok(`file.${id}` in TEXTS.en, id);
+});
+
+test('problems say positions, lists and ranges in words', () => {
+  const [en, zh] = voices;
+  const facts = { where: '', read: '', expected: '', nearest: '' };
+  assert.match(problemText({ ...facts, code: 'json_syntax', where: '3:14', read: "'}'" }, en), /line 3, column 14/);
+  assert.match(problemText({ ...facts, code: 'not_one_of', where: 'loss', read: 'x', expected: 'full|cut' }, en), /full, cut/);
+  assert.match(problemText({ ...facts, code: 'out_of_range', where: 'seq', read: '0', expected: '1..16777216' }, zh), /1 至 16777216/);
+  assert.match(problemText({ ...facts, code: 'json_too_large', read: '52428800', expected: '8388608' }, en), /0\.05 GiB|50\.00 MiB/);
+  assert.match(problemText({ ...facts, code: 'wrong_file', read: 'tokenizer_config' }, zh), /分词器配置/);
+});
+
+test('phases and categories are named, unknown ids shown as they are', () => {
+  const [en, zh] = voices;
+  assert.equal(en.phase('step2.backward'), 'backward of step 2');
+  assert.equal(zh.phase('step1.2.forward'), '第 1.2 步前向');
+  assert.equal(en.category('[allocator rounding]'), 'Allocator rounding');
+  assert.equal(en.phase('step3.sing'), 'sing of step 3');
+});
+
+test('the language follows the browser’s list', () => {
+  assert.equal(browserLang(['fr-FR', 'zh-CN', 'en']), 'zh');
+  assert.equal(browserLang(['de', 'en-GB', 'zh']), 'en');
+  assert.equal(browserLang([]), 'en');
+});
