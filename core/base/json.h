@@ -37,17 +37,20 @@ class Json {
   bool is_array() const { return type_ == Type::array; }
   bool is_string() const { return type_ == Type::string; }
 
-  // The member named `key`, or nullptr when absent or when this is not an object. A JSON null is returned as a null Json.
+  // The member named `key`, or nullptr when absent or when this is not an object. A JSON null is returned as a null
+  // Json.
   const Json* find(std::string_view key) const;
   const std::vector<Member>& members() const { return members_; }  // empty unless an object
   const std::vector<Json>& items() const { return items_; }        // empty unless an array
 
   std::optional<bool> as_bool() const;
-  std::optional<std::uint64_t> as_unsigned() const;  // integers >= 0, and reals that are exact non-negative integers below 2^53
-  std::optional<double> as_real() const;             // any number
+  std::optional<std::uint64_t> as_unsigned()
+      const;                              // integers >= 0, and reals that are exact non-negative integers below 2^53
+  std::optional<double> as_real() const;  // any number
   std::optional<std::string_view> as_string() const;
 
-  // Short rendering for messages: the value as JSON, at most `limit` bytes, cut at a UTF-8 boundary and then ending in "...".
+  // Short rendering for messages: the value as JSON, at most `limit` bytes, cut at a UTF-8 boundary and then ending in
+  // "...".
   std::string brief(std::size_t limit = 80) const;
 
  private:
@@ -70,9 +73,10 @@ struct JsonLimits {
   std::uint64_t values = 1u << 20;  // a value takes some 100 bytes in memory, two in the text "[0,0,...]"
 };
 
-// Whole-document parse (UTF-8, a leading BOM is skipped). Problems: json_syntax ("line:column" of the offending word, or within a
-// string of the offending character, in characters; read is "end_of_text" when it ends too early), json_too_large (where: "bytes" or "values"), json_too_deep.
-// Integers beyond 64 bits become reals. NaN and Infinity, which Python writes, are json_syntax: they are not JSON.
+// Whole-document parse (UTF-8, a leading BOM is skipped). Problems: json_syntax ("line:column" of the offending word,
+// or within a string of the offending character, in characters; read is "end_of_text" when it ends too early),
+// json_too_large (where: "bytes" or "values"), json_too_deep. Integers beyond 64 bits become reals. NaN and Infinity,
+// which Python writes, are json_syntax: they are not JSON.
 Result<Json> parse_json(std::string_view text, JsonLimits limits = {});
 
 class JsonWriter {

@@ -1,7 +1,8 @@
 // model_config.h - a hub config.json (or a plain stack of layers) as the numbers that modules are built from.
 //
-// Families are a table (families.cc): one row per model_type with the defaults of its configuration class, since config.json
-// leaves out keys that equal them. What is not a model configuration (a tokenizer, a generation config, ...) is named.
+// Families are a table (families.cc): one row per model_type with the defaults of its configuration class, since
+// config.json leaves out keys that equal them. What is not a model configuration (a tokenizer, a generation config,
+// ...) is named.
 #pragma once
 
 #include <cstdint>
@@ -42,12 +43,13 @@ struct ModelConfig {
   bool mlp_bias = false;
   std::vector<PlainLinear> layers;  // plain stacks only
 
-  // Ids of what was assumed or ignored, for the report's notes ("rope_scaling_type_not_computed", ...), with a detail each.
+  // Ids of what was assumed or ignored, for the report's notes ("rope_scaling_type_not_computed", ...), with a detail
+  // each.
   std::vector<std::pair<std::string, std::string>> notes;
 };
 
-// Largest sizes taken, some hundred times today's largest models, so that no later product can be absurd: even all of them
-// at once stay below 2^63 parameters. Out-of-bounds values are Problems, never clamped.
+// Largest sizes taken, some hundred times today's largest models, so that no later product can be absurd: even all of
+// them at once stay below 2^63 parameters. Out-of-bounds values are Problems, never clamped.
 inline constexpr std::uint64_t kMaxLayers = 4096;
 inline constexpr std::uint64_t kMaxHiddenSize = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxIntermediateSize = std::uint64_t{1} << 22;
@@ -57,7 +59,8 @@ inline constexpr std::uint64_t kMaxVocabSize = std::uint64_t{1} << 24;
 inline constexpr std::uint64_t kMaxPositions = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kMaxPlainSize = std::uint64_t{1} << 24;  // in and out of a plain layer
 
-// Reads a config.json text. A key that is absent or null takes the family's default; keys that no size depends on are ignored.
+// Reads a config.json text. A key that is absent or null takes the family's default; keys that no size depends on are
+// ignored.
 Result<ModelConfig> read_model_config(std::string_view text);
 Result<ModelConfig> model_config_from(const Json& root);
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/nearest.h"
+#include "core/base/utf8.h"
 #include "core/config/fields.h"
 
 namespace ledger {
@@ -19,8 +20,8 @@ std::optional<Problem> check_keys(const Json& object, const std::string& where, 
     for (const char* name : known)
       found = found || key == name;
     if (!found) {
-      const std::string shown = Json::of_string(key).brief();
-      return Problem{ProblemCode::unknown_key, where + key.substr(0, 80), shown, "", nearest(key, known)};
+      const std::string at = where + std::string(utf8_prefix(key, 80));
+      return Problem{ProblemCode::unknown_key, at, "", "", nearest(key, known)};
     }
   }
   return std::nullopt;

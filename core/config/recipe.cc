@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/base/nearest.h"
+#include "core/base/utf8.h"
 #include "core/config/fields.h"
 #include "core/config/gpu.h"
 #include "core/config/recipe_text.h"
@@ -229,7 +230,7 @@ Problem unknown_key(std::string_view name) {
   std::array<const char*, kRows.size()> names{};
   for (std::size_t i = 0; i < kRows.size(); ++i)
     names[i] = kRows[i].key.name;
-  return {ProblemCode::unknown_key, Json::of_string(std::string(name)).brief(), "", "", nearest(name, names)};
+  return {ProblemCode::unknown_key, std::string(utf8_prefix(name, 80)), "", "", nearest(name, names)};
 }
 
 const char* expected_of(Kind kind) {

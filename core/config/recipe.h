@@ -1,7 +1,7 @@
 // recipe.h - how the model is trained: every key of the recipe, its values and its default.
 //
-// The table in recipe.cc is the single list of keys: the parser, the resolved recipe in reports, the CLI flags and the JSON
-// schema all come from it. Unknown keys are Problems that name the nearest known one.
+// The table in recipe.cc is the single list of keys: the parser, the resolved recipe in reports, the CLI flags and the
+// JSON schema all come from it. Unknown keys are Problems that name the nearest known one.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,26 @@
 
 namespace ledger {
 
-// Spellings in JSON: '_' in an enumerator stands for '-' where the contract says so (amp_bf16 is "amp-bf16"); "4bit" names
-// carry no such change (adamw_8bit is "adamw_8bit").
+// Spellings in JSON: '_' in an enumerator stands for '-' where the contract says so (amp_bf16 is "amp-bf16"); "4bit"
+// names carry no such change (adamw_8bit is "adamw_8bit").
 enum class Stack : std::uint8_t { hf, hf_4, torchtune, torchtitan, litgpt, megatron, native, course };
 enum class Method : std::uint8_t { full, lora, qlora };
 enum class Precision : std::uint8_t { bf16, amp_bf16, amp_fp16, fp32, megatron_bf16, megatron_bf16_bf16grad };
 enum class Optimizer : std::uint8_t {
-  adamw_fused, adamw_foreach, adamw_forloop, adamw_8bit, paged_adamw_8bit, adamw_ao_8bit, adamw_ao_4bit,
-  sgd, sgd_momentum, adafactor_torch, adafactor_hf, lion, muon, galore_adamw
+  adamw_fused,
+  adamw_foreach,
+  adamw_forloop,
+  adamw_8bit,
+  paged_adamw_8bit,
+  adamw_ao_8bit,
+  adamw_ao_4bit,
+  sgd,
+  sgd_momentum,
+  adafactor_torch,
+  adafactor_hf,
+  lion,
+  muon,
+  galore_adamw
 };
 enum class Attention : std::uint8_t { sdpa, flash, efficient, math, eager, cudnn };
 enum class Checkpointing : std::uint8_t { none, full, full_reentrant, selective, offload };
@@ -67,8 +79,8 @@ struct Recipe {
   ShardDtype reduce_dtype = ShardDtype::fp32;
   bool ddp_bucket_view = false;
   Offload offload = Offload::none;
-  std::string gpu = "h100-80gb";           // id in the GPU catalogue (gpu.h); unknown ids are Problems
-  std::uint64_t memory_limit_bytes = 0;    // 0: the GPU's own capacity
+  std::string gpu = "h100-80gb";         // id in the GPU catalogue (gpu.h); unknown ids are Problems
+  std::uint64_t memory_limit_bytes = 0;  // 0: the GPU's own capacity
   AllocatorKind allocator = AllocatorKind::torch;
 
   bool operator==(const Recipe&) const = default;
@@ -76,10 +88,10 @@ struct Recipe {
 
 // One row of the key table, for flags, help and schema.
 struct RecipeKey {
-  const char* name;                        // JSON key; the flag is --name with '-' for '_'
+  const char* name;  // JSON key; the flag is --name with '-' for '_'
   enum class Kind : std::uint8_t { choice, flag, integer, real, names, text } kind;
-  std::span<const char* const> choices;    // spellings, for choice and for text ("gpu": the catalogue's ids)
-  std::uint64_t low, high;                 // of an integer or a real; how many, of names
+  std::span<const char* const> choices;  // spellings, for choice and for text ("gpu": the catalogue's ids)
+  std::uint64_t low, high;               // of an integer or a real; how many, of names
 };
 std::span<const RecipeKey> recipe_keys();
 
@@ -87,14 +99,15 @@ std::span<const RecipeKey> recipe_keys();
 Result<Recipe> recipe_from(const Json& root, const Recipe& base = {});
 Result<Recipe> read_recipe(std::string_view text, const Recipe& base = {});
 
-// `base` with one key set from the text of a flag or a URL: flags take true/false, 1/0, yes/no, on/off and "" (given), names
-// are separated by commas, memory_limit_bytes takes "24GiB", "24GB" or plain bytes (memory_size.h).
+// `base` with one key set from the text of a flag or a URL: flags take true/false, 1/0, yes/no, on/off and "" (given),
+// names are separated by commas, memory_limit_bytes takes "24GiB", "24GB" or plain bytes (memory_size.h).
 Result<Recipe> with_recipe_text(const Recipe& base, std::string_view key, std::string_view text);
 
 // Every key, resolved, in table order: the "recipe" object of reports.
 void write_recipe(JsonWriter& out, const Recipe& recipe);
 
-// The value of `key` as text that with_recipe_text reads back ("16", "amp-bf16", "true", "q_proj,v_proj"); "" for no such key.
+// The value of `key` as text that with_recipe_text reads back ("16", "amp-bf16", "true", "q_proj,v_proj"); "" for no
+// such key.
 std::string recipe_value(const Recipe& recipe, std::string_view key);
 
 }  // namespace ledger
