@@ -1,9 +1,9 @@
 // caching_allocator.h - PyTorch's CUDA caching allocator, block for block, over any source of segments.
 //
-// Source of the rules: PyTorch c10/cuda/CUDACachingAllocator.cpp (2.6) and c10/core/AllocatorConfig.h (2.14), one stream.
-// The same class predicts (no store), runs the host executor and runs CUDA, so `reserved` cannot drift between them:
-// placement is decided on virtual addresses that rise monotonically, never on the driver's.
-// Left out: several streams, record_stream, garbage_collection_threshold, roundup_power2_divisions, max_split_size.
+// Source of the rules: PyTorch c10/cuda/CUDACachingAllocator.cpp (2.6) and c10/core/AllocatorConfig.h (2.14), one
+// stream. The same class predicts (no store), runs the host executor and runs CUDA, so `reserved` cannot drift between
+// them: placement is decided on virtual addresses that rise monotonically, never on the driver's. Left out: several
+// streams, record_stream, garbage_collection_threshold, roundup_power2_divisions, max_split_size.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace ledger {
 
-// Where segments come from. reserve() returns false when the device refuses (out of memory). Expandable segments call it
-// for the pages they map and unmap: an address may then come back, and tensors span adjacent calls.
+// Where segments come from. reserve() returns false when the device refuses (out of memory). Expandable segments call
+// it for the pages they map and unmap: an address may then come back, and tensors span adjacent calls.
 class SegmentStore {
  public:
   virtual ~SegmentStore() = default;
@@ -42,12 +42,15 @@ class CachingAllocator {
   // The store outlives the allocator, which leaves with it whatever is still reserved at the end.
   explicit CachingAllocator(AllocatorOptions options = {}, SegmentStore* store = nullptr);
 
-  // A block of at least `bytes` (> 0), or kNoBlock when the limit or the store refuses even after cached blocks are freed.
+  // A block of at least `bytes` (> 0), or kNoBlock when the limit or the store refuses even after cached blocks are
+  // freed.
   BlockId allocate(Bytes bytes);
   void release(BlockId block);
 
-  std::uint64_t address(BlockId block) const { return blocks_[block].address; }  // virtual; the store knows the real one
-  Bytes block_bytes(BlockId block) const { return blocks_[block].bytes; }        // what `allocated` counts for it
+  // Virtual; the store knows where that is in real memory.
+  std::uint64_t address(BlockId block) const { return blocks_[block].address; }
+  // What `allocated` counts for it.
+  Bytes block_bytes(BlockId block) const { return blocks_[block].bytes; }
   const AllocatorStats& stats() const { return stats_; }
 
   // Bytes that the last refused allocate() asked of the driver (segment size, what PyTorch's message prints).

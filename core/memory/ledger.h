@@ -1,7 +1,8 @@
 // ledger.h - what is alive at one event, as lines that add up.
 //
 // A line is one group of tensors alike in scope, operator, shape, dtype and category ("model.layers.*.mlp.gate_proj: 32
-// outputs of mm, [T, ffn] bf16"). Lines are sorted by size; their sum is the timeline's value at that event, to the byte.
+// outputs of mm, [T, ffn] bf16"). Lines are sorted by size; their sum is the timeline's value at that event, to the
+// byte.
 #pragma once
 
 #include <array>

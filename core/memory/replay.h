@@ -23,14 +23,14 @@ class Executor {
 };
 
 struct PhasePeak {
-  std::uint32_t phase = 0;        // index into Trace::phases
-  Bytes start_bytes = 0;          // live tensor bytes when it began
-  Bytes peak_bytes = 0;           // most live tensor bytes within it (workspace not counted)
+  std::uint32_t phase = 0;  // index into Trace::phases
+  Bytes start_bytes = 0;    // live tensor bytes when it began
+  Bytes peak_bytes = 0;     // most live tensor bytes within it (workspace not counted)
   Bytes end_bytes = 0;
-  Bytes allocated_peak_bytes = 0; // most allocator bytes within it (workspace counted)
+  Bytes allocated_peak_bytes = 0;  // most allocator bytes within it (workspace counted)
   Bytes reserved_peak_bytes = 0;
   Bytes peak_with_workspace_bytes = 0;  // most live tensor + workspace bytes
-  std::uint32_t peak_event = 0;   // the alloc event at which peak_bytes was first reached (phase start if never exceeded)
+  std::uint32_t peak_event = 0;  // alloc event that first reached peak_bytes; the phase's mark if none exceeded it
 };
 
 struct Sample {
@@ -42,21 +42,21 @@ struct Sample {
 
 struct Replay {
   std::vector<PhasePeak> phases;
-  std::vector<Sample> samples;           // one per alloc/free event, in order
-  Bytes peak_tensor_bytes = 0;           // over all phases, workspace not counted
-  Bytes peak_workspace_bytes = 0;        // most live workspace at one moment
+  std::vector<Sample> samples;     // one per alloc/free event, in order
+  Bytes peak_tensor_bytes = 0;     // over all phases, workspace not counted
+  Bytes peak_workspace_bytes = 0;  // most live workspace at one moment
   Bytes peak_allocated_bytes = 0;
   Bytes peak_reserved_bytes = 0;
-  std::uint32_t peak_event = 0;          // where peak_tensor_bytes was first reached
+  std::uint32_t peak_event = 0;  // where peak_tensor_bytes was first reached
   std::uint32_t allocated_peak_event = 0;
-  AllocatorStats allocator;              // at the end
+  AllocatorStats allocator;  // at the end
 
   // Out of memory is a result: the replay stops at this event.
   bool out_of_memory = false;
   std::uint32_t oom_event = 0;
   StorageId oom_storage = kNoStorage;
-  Bytes oom_requested_bytes = 0;         // the tensor's
-  Bytes oom_segment_bytes = 0;           // asked of the driver
+  Bytes oom_requested_bytes = 0;  // the tensor's
+  Bytes oom_segment_bytes = 0;    // asked of the driver
 
   std::vector<std::uint64_t> addresses;  // virtual address of every alloc event in order, when asked for
 };
@@ -67,7 +67,9 @@ struct ReplayOptions {
   bool record_samples = true;
 };
 
-// Plays `trace`. `executor` and `store` may be null (prediction).
-Replay replay(const Trace& trace, const ReplayOptions& options, Executor* executor = nullptr, SegmentStore* store = nullptr);
+// Plays `trace`. Labels change no byte here: none leads into or out of Category::workspace. `executor` and `store` may
+// be null (prediction).
+Replay replay(const Trace& trace, const ReplayOptions& options, Executor* executor = nullptr,
+              SegmentStore* store = nullptr);
 
 }  // namespace ledger

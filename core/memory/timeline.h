@@ -17,8 +17,9 @@ struct TimelinePoint {
   std::array<Bytes, kCategories> categories{};  // sums to tensor_bytes + workspace
 };
 
-// Min/max decimation over equal event ranges: each range keeps its lowest and highest sample; phase starts, each phase's
-// peak, the overall tensor peak and the overall allocated peak are always among the points.
+// Min/max decimation over equal event ranges: each range keeps its lowest and highest sample; phase starts, each
+// phase's peak, the overall tensor peak, the overall allocated peak, the first and the last sample are always among the
+// points, even where these alone are more than `points`. Empty when the replay recorded no samples.
 std::vector<TimelinePoint> timeline(const Trace& trace, const Replay& replay, std::size_t points);
 
 }  // namespace ledger
