@@ -1,5 +1,170 @@
+// main.cc - probe: predict, or run the same trace for real and measure.
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cmath>
 #include <cstdio>
 
-int main() {
-  std::puts("probe " LEDGER_VERSION);
+#include "core/answer/prediction.h"
+#include "core/answer/report.h"
+#include "core/api.h"
+#include "probe/files.h"
+#include "probe/flags.h"
+#include "probe/host/run_host.h"
+#include "probe/measured.h"
+#include "probe/table.h"
+#include "probe/texts.h"
+
+namespace ledger {
+namespace {
+
+enum Exit { kOk = 0, kInternal = 1, kUsage = 2, kOutOfMemory = 3, kCheckFailed = 4, kNoGpu = 69 };
+
+constexpr std::uint64_t kLargestInput = 8u << 20;
+
+int fail(int code, const std::string& sentence) {
+  std::fprintf(stderr, "probe: %s\n", sentence.c_str());
+  return code;
+}
+
+// The model and recipe that the flags name; `code` is set when they cannot be had.
+struct Inputs {
+  ModelConfig config;
+  Recipe recipe;
+  int code = kOk;
+};
+
+Inputs failed(int code, const std::string& sentence) {
+  Inputs inputs;
+  inputs.code = fail(code, sentence);
+  return inputs;
+}
+
+Inputs read_inputs(const Flags& flags) {
+  if (flags.model.empty()) return failed(kUsage, "--model is missing: name a config.json. See probe --help.");
+  const FileText model = read_file(flags.model, kLargestInput);
+  if (!model.error.empty()) return failed(kUsage, model.error);
+  const Result<ModelConfig> config = read_model_config(model.text);
+  if (!config.ok()) return failed(kUsage, say(config.problem(), flags.model));
+  Inputs inputs;
+  inputs.config = config.value();
+  if (!flags.recipe.empty()) {
+    const FileText text = read_file(flags.recipe, kLargestInput);
+    if (!text.error.empty()) return failed(kUsage, text.error);
+    const Result<Recipe> recipe = read_recipe(text.text);
+    if (!recipe.ok()) return failed(kUsage, say(recipe.problem(), flags.recipe));
+    inputs.recipe = recipe.value();
+  }
+  for (const auto& [key, text] : flags.keys) {
+    const Result<Recipe> recipe = with_recipe_text(inputs.recipe, key, text.empty() ? "true" : text);
+    if (!recipe.ok()) return failed(kUsage, say(recipe.problem(), "--" + key));
+    inputs.recipe = recipe.value();
+  }
+  return inputs;
+}
+
+int emit(const Flags& flags, const std::string& json, const std::string& table) {
+  if (!flags.json.empty()) {
+    const std::string error = write_file(flags.json, json);
+    if (!error.empty()) return fail(kInternal, error);
+  }
+  if (flags.json != "-" && !flags.quiet) std::fputs(table.c_str(), stdout);
+  return kOk;
+}
+
+int dry_run(const Flags& flags, const Inputs& inputs) {
+  const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe);
+  if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
+  return emit(flags, write_report(prediction.value()), prediction_table(prediction.value()));
+}
+
+void show_progress(const Trace& trace, std::uint32_t phase) {
+  const bool last = phase + 1 == trace.phases.size();
+  std::fprintf(stderr, "\r%-60s\r", last ? "" : trace.phases[phase].c_str());
+}
+
+Bytes physical_memory() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && page > 0 ? times(static_cast<Bytes>(pages), static_cast<Bytes>(page)) : kOverflow;
+}
+
+int finish_host_run(const Flags& flags, const Prediction& p, const HostRun& run) {
+  const std::string json = write_measured({&p, &run, flags.steps, flags.warmup});
+  const int code = emit(flags, json, measured_table(p, run.replay, run.phase_ms, run.losses));
+  if (code != kOk) return code;
+  if (run.failure) return fail(kInternal, "the host executor stopped: " + run.failure->what);
+  if (run.replay.out_of_memory) {
+    const StorageInfo& storage = p.trace.storages[run.replay.oom_storage];
+    return fail(kOutOfMemory, "out of memory in " + p.trace.phases[run.replay.phases.back().phase] + ", " +
+                                  p.trace.names[storage.scope] + " (" + op_name(storage.op) + ", " +
+                                  human_bytes(storage.bytes) + "): " + human_bytes(run.replay.allocator.allocated) +
+                                  " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) + ".");
+  }
+  if (flags.check_percent < 0) return kOk;
+  const auto predicted = static_cast<double>(p.replay.peak_allocated_bytes);
+  const double off = std::fabs(static_cast<double>(run.replay.peak_allocated_bytes) - predicted) * 100 / predicted;
+  bool finite = true;
+  for (const double loss : run.losses) finite = finite && std::isfinite(loss);
+  if (off <= flags.check_percent && finite) return kOk;
+  return fail(kCheckFailed, finite ? "measured and predicted allocated peaks differ by " + std::to_string(off) + " %."
+                                   : std::string("the loss is not a finite number."));
+}
+
+int host_run(const Flags& flags, const Inputs& inputs) {
+  PredictOptions options;
+  options.steps = flags.steps;
+  options.operands = options.record_addresses = true;
+  const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
+  if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
+  const Prediction& p = prediction.value();
+  if (inputs.recipe.stack == Stack::course) return fail(kUsage, "--stack course is arithmetic, not a program: it cannot run. Use --dry-run.");
+  const Bytes memory = physical_memory();
+  if (p.replay.peak_reserved_bytes > memory && inputs.recipe.memory_limit_bytes == 0) {
+    return fail(kUsage, "this run needs " + human_bytes(p.replay.peak_reserved_bytes) + " and this machine has " + human_bytes(memory) +
+                            ": --device host is for small models. Use --dry-run to predict.");
+  }
+  ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
+  if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
+  HostRunOptions host;
+  if (!flags.quiet && isatty(STDERR_FILENO) != 0) {
+    host.executor.on_phase_end = [&p](const HostExecutor&, std::uint32_t phase) { show_progress(p.trace, phase); };
+  }
+  const HostRun run = run_on_host(p.trace, replay_options, host);
+  return finish_host_run(flags, p, run);
+}
+
+int no_gpu() {
+  if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
+    dlclose(driver);
+    return fail(kNoGpu, "an NVIDIA driver is here, but this build of probe has no CUDA executor. "
+                        "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
+  }
+  return fail(kNoGpu, "no NVIDIA driver was found on this machine, so there is no GPU to measure on. "
+                      "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
+}
+
+int run(const Flags& flags) {
+  if (flags.version) {
+    std::printf("probe %s\n", version());
+    return kOk;
+  }
+  if (flags.list_gpus) {
+    std::fputs(gpu_table().c_str(), stdout);
+    return kOk;
+  }
+  const Inputs inputs = read_inputs(flags);
+  if (inputs.code != kOk) return inputs.code;
+  if (flags.dry_run) return dry_run(flags, inputs);
+  if (flags.device == Device::host) return host_run(flags, inputs);
+  return no_gpu();
+}
+
+}  // namespace
+}  // namespace ledger
+
+int main(int argc, char** argv) {
+  const ledger::ParsedFlags parsed = ledger::parse_flags(argc, argv);
+  return parsed.exit_code ? *parsed.exit_code : ledger::run(parsed.flags);
 }

@@ -33,7 +33,7 @@ class HostExecutor : public Executor {
     bool poison = false;
     std::uint64_t seed = kTokenSeed;  // of tokens and input features
     // Called when a phase (index into Trace::phases) has run, while what it left is alive.
-    std::function<void(const HostExecutor&, std::uint32_t)> on_phase_end;
+    std::function<void(const HostExecutor&, std::uint32_t)> on_phase_end = nullptr;
   };
 
   // `trace` (with operands) and `store` outlive the executor.

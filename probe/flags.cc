@@ -1,0 +1,112 @@
+#include "probe/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "core/base/nearest.h"
+#include "core/config/memory_size.h"
+
+namespace ledger {
+namespace {
+
+constexpr int kUsage = 2;
+
+std::string flag_of(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+std::string help_of(const RecipeKey& key) {
+  std::string help = "recipe: ";
+  for (const char* choice : key.choices) help += std::string(help.size() > 8 ? "|" : "") + choice;
+  if (key.kind == RecipeKey::Kind::flag) help += "true|false";
+  if (key.kind == RecipeKey::Kind::integer) help += std::to_string(key.low) + ".." + std::to_string(key.high);
+  if (key.kind == RecipeKey::Kind::names) help += "all-linear, or names separated by commas";
+  if (key.kind == RecipeKey::Kind::real) help += "a number";
+  return help + " (default " + recipe_value(Recipe{}, key.name) + ")";
+}
+
+void add_recipe_flags(CLI::App& app, Flags& flags) {
+  for (const RecipeKey& key : recipe_keys()) {
+    const std::string name = key.name;
+    auto store = [&flags, name](const std::string& text) { flags.keys.emplace_back(name, text); };
+    CLI::Option* option = app.add_option_function<std::string>(flag_of(name), store, help_of(key))->type_name("");
+    option->group("Recipe");
+    if (key.kind == RecipeKey::Kind::flag) option->expected(0, 1)->default_str("true");
+  }
+}
+
+void add_own_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--model", flags.model, "config.json of the model, or - for standard input")->type_name("FILE");
+  app.add_option("--recipe", flags.recipe, "recipe.json; flags below override it")->type_name("FILE");
+  app.add_option("--json", flags.json, "write the result as JSON, - for standard output")->type_name("FILE");
+  app.add_flag("--dry-run", flags.dry_run, "predict only: no GPU and no driver needed");
+  const std::map<std::string, Device> devices = {{"host", Device::host}, {"cuda", Device::cuda}};
+  app.add_option("--device", flags.device, "host: compute a small model on the CPU; cuda: measure on the GPU")
+      ->transform(CLI::CheckedTransformer(devices))
+      ->type_name("host|cuda");
+  app.add_option("--steps", flags.steps, "training steps to run")->check(CLI::Range(1u, 64u))->capture_default_str();
+  app.add_option("--warmup", flags.warmup, "first steps left out of the speed")->check(CLI::Range(0u, 63u))->capture_default_str();
+  app.add_option_function<std::string>(
+         "--mem-limit", [&flags](const std::string& text) { flags.keys.emplace_back("memory_limit_bytes", text); },
+         "behave like a card of this size, e.g. 24GiB")
+      ->type_name("SIZE");
+  app.add_option_function<std::string>(
+         "--check",
+         [&flags](const std::string& text) {
+           char* end = nullptr;
+           flags.check_percent = std::strtod(text.c_str(), &end);
+           const bool unit = *end == '%' ? end[1] == '\0' : *end == '\0';
+           if (end == text.c_str() || !unit || !(flags.check_percent >= 0)) {
+             throw CLI::ValidationError("--check", "'" + text + "' is not a percentage such as 5%");
+           }
+         },
+         "exit 4 when measured and predicted allocated peaks differ by more than this")
+      ->type_name("PERCENT");
+  app.add_flag("--list-gpus", flags.list_gpus, "print the catalogue of GPUs");
+  app.add_flag("--quiet", flags.quiet, "no progress, no table");
+  app.add_flag("--version", flags.version, "print the version");
+}
+
+// "--seqq" is named with the flag most like it.
+int complain(const CLI::App& app, const std::vector<std::string>& unknown) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name());
+  std::vector<const char*> names;
+  for (const std::string& name : known) names.push_back(name.c_str());
+  for (const std::string& word : unknown) {
+    const std::string flag = word.substr(0, word.find('='));
+    const std::string closest = nearest(flag, names);
+    std::fprintf(stderr, "probe: unknown argument '%s'.%s See probe --help.\n", word.c_str(),
+                 closest.empty() ? "" : (" Did you mean " + closest + "?").c_str());
+  }
+  return kUsage;
+}
+
+}  // namespace
+
+ParsedFlags parse_flags(int argc, const char* const* argv) {
+  ParsedFlags parsed;
+  CLI::App app{
+      "Predicts the GPU memory of training a language model, and measures it by running the same trace.\n"
+      "  probe --model config.json --dry-run                        predict\n"
+      "  probe --model config.json --device host --json out.json    compute a small model on the CPU and measure\n"
+      "Exit codes: 0 ok, 1 internal, 2 usage, 3 out of memory, 4 --check failed, 69 no usable GPU."};
+  add_own_flags(app, parsed.flags);
+  add_recipe_flags(app, parsed.flags);
+  app.allow_extras();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    parsed.exit_code = app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "probe: %s. See probe --help.\n", error.what());
+    parsed.exit_code = kUsage;
+  }
+  if (!parsed.exit_code && !app.remaining().empty()) parsed.exit_code = complain(app, app.remaining());
+  return parsed;
+}
+
+}  // namespace ledger

@@ -1,0 +1,37 @@
+// flags.h - the command line: probe's own flags, and one flag per recipe key.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/config/recipe.h"
+
+namespace ledger {
+
+enum class Device : std::uint8_t { automatic, host, cuda };
+
+struct Flags {
+  std::string model;   // path of a config.json, or "-"
+  std::string recipe;  // path of a recipe.json, or empty
+  std::string json;    // where the result goes, "-" for stdout, or empty
+  Recipe flags;        // filled in over the recipe file by resolve()
+  std::vector<std::pair<std::string, std::string>> keys;  // recipe keys given as flags, in order
+  Device device = Device::automatic;
+  bool dry_run = false;
+  bool list_gpus = false;
+  bool version = false;
+  bool quiet = false;
+  std::uint32_t steps = 3;
+  std::uint32_t warmup = 1;
+  double check_percent = -1;  // < 0: not asked for
+};
+
+struct ParsedFlags {
+  Flags flags;
+  std::optional<int> exit_code;  // set when there is nothing left to do: help was printed, or usage was wrong (2)
+};
+
+ParsedFlags parse_flags(int argc, const char* const* argv);
+
+}  // namespace ledger

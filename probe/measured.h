@@ -1,0 +1,23 @@
+// measured.h - a run as the measured JSON of docs/file-formats.md.
+#pragma once
+
+#include <string>
+
+#include "core/answer/prediction.h"
+#include "probe/host/run_host.h"
+
+namespace ledger {
+
+struct MeasuredRun {
+  const Prediction* prediction = nullptr;  // of the same trace; its trace is what ran
+  const HostRun* run = nullptr;
+  std::uint32_t steps = 0;
+  std::uint32_t warmup = 0;
+};
+
+// Every event, address and sample agreed.
+bool identical(const Replay& predicted, const Replay& measured);
+
+std::string write_measured(const MeasuredRun& measured);
+
+}  // namespace ledger

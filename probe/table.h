@@ -1,0 +1,22 @@
+// table.h - results for people reading a terminal.
+#pragma once
+
+#include <string>
+
+#include "core/answer/prediction.h"
+
+namespace ledger {
+
+// "12.34 GiB", "512 B": binary units, always printed.
+std::string human_bytes(Bytes bytes);
+
+// Model, recipe, phases, ledger at the peak and verdict of a prediction.
+std::string prediction_table(const Prediction& prediction);
+
+// Predicted beside measured allocated peaks, phase by phase.
+std::string measured_table(const Prediction& prediction, const Replay& measured, const std::vector<double>& phase_ms,
+                           const std::vector<double>& losses);
+
+std::string gpu_table();
+
+}  // namespace ledger

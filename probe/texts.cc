@@ -1,0 +1,73 @@
+#include "probe/texts.h"
+
+#include <array>
+#include <string_view>
+
+namespace ledger {
+namespace {
+
+// {where}, {read}, {expected} and {nearest} are replaced by the problem's data.
+constexpr std::array<const char*, static_cast<std::size_t>(ProblemCode::count_)> kSentences = {
+    "not valid JSON at {where} (line:column), near {read}. Is the file cut short, or not a JSON file?",
+    "{read} bytes is too large; at most {expected} are read. A config.json has a few KiB: is this the file you meant?",
+    "nested deeper than {expected} levels. This is not a model configuration.",
+    "expected a JSON object at the top, found {read}. A config.json starts with '{'.",
+    "the key {where} is missing; expected {expected}.",
+    "{where}: expected {expected}, found {read}.",
+    "{where}: {read} is out of range; expected {expected}.",
+    "{where}: {read} is not one of {expected}.",
+    "unknown key {where}.",
+    "this is a {read} file, not a model's config.json. Use the file named config.json from the model's folder.",
+    "model_type {read} is not known yet; known are {expected}.",
+    "{where} = {read} do not go together: {expected}.",
+    "{where} = {read} cannot be computed: {expected}.",
+    "{where}: this would take about {read} trace events; the limit is {expected}.",
+    "{where}: the sizes multiply beyond 64 bits. Please check the numbers.",
+    "schema_version {read} is not understood; this version reads {expected}.",
+};
+
+struct Reason {
+  const char* id;
+  const char* sentence;
+};
+
+constexpr Reason kReasons[] = {
+    {"stack_not_modelled", "this stack is not modelled yet; hf and course are"},
+    {"method_not_modelled", "only full fine-tuning is modelled yet"},
+    {"precision_not_modelled", "bf16 and amp-bf16 are modelled (fp32 for plain stacks)"},
+    {"optimizer_not_modelled", "this optimizer is not modelled yet; adamw_fused is"},
+    {"grad_accum_not_modelled", "gradient accumulation is not modelled yet"},
+    {"attention_not_modelled", "sdpa and flash are modelled yet"},
+    {"checkpointing_not_modelled", "none and full are modelled yet"},
+    {"plain_stack_has_no_layers_to_checkpoint", "checkpointing is applied to decoder layers, which a plain stack has not"},
+    {"loss_not_modelled", "only the full-logits loss is modelled yet"},
+    {"compile_not_modelled", "torch.compile is not modelled yet"},
+    {"keep_outputs_not_modelled", "keeping the outputs alive is not modelled yet"},
+    {"parallelism_not_modelled", "several GPUs are not modelled yet"},
+    {"offload_not_modelled", "offloading is not modelled yet"},
+};
+
+void replace(std::string& text, std::string_view mark, std::string_view value) {
+  const std::size_t at = text.find(mark);
+  if (at != std::string::npos) text.replace(at, mark.size(), value);
+}
+
+std::string reason_or_itself(const std::string& expected) {
+  for (const Reason& reason : kReasons) {
+    if (expected == reason.id) return reason.sentence;
+  }
+  return expected;
+}
+
+}  // namespace
+
+std::string say(const Problem& problem, const std::string& document) {
+  std::string text = kSentences[static_cast<std::size_t>(problem.code)];
+  replace(text, "{where}", problem.where);
+  replace(text, "{read}", problem.read);
+  replace(text, "{expected}", reason_or_itself(problem.expected));
+  if (!problem.nearest.empty()) text += " Did you mean " + problem.nearest + "?";
+  return document + ": " + text;
+}
+
+}  // namespace ledger
