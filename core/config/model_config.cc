@@ -31,6 +31,8 @@ ModelConfig defaults_of(const Family& family) {
   config.tie_word_embeddings = family.tie_word_embeddings;
   config.attention_bias = family.attention_bias;
   config.mlp_bias = family.mlp_bias;
+  config.qkv_bias = family.qkv_bias;
+  config.qk_norm = family.qk_norm;
   return config;
 }
 
@@ -183,9 +185,10 @@ std::uint64_t parameter_count(const ModelConfig& config) {
   const std::uint64_t ffn = config.intermediate_size;
   const std::uint64_t query = times(config.num_attention_heads, config.head_dim);
   const std::uint64_t key = times(config.num_key_value_heads, config.head_dim);
-  std::uint64_t layer = times(2, hidden);
-  layer = plus(layer, linear_parameters(hidden, query, config.attention_bias));
-  layer = plus(layer, times(2, linear_parameters(hidden, key, config.attention_bias)));
+  const bool qkv_bias = config.attention_bias || config.qkv_bias;
+  std::uint64_t layer = plus(times(2, hidden), config.qk_norm ? times(2, config.head_dim) : 0);
+  layer = plus(layer, linear_parameters(hidden, query, qkv_bias));
+  layer = plus(layer, times(2, linear_parameters(hidden, key, qkv_bias)));
   layer = plus(layer, linear_parameters(query, hidden, config.attention_bias));
   layer = plus(layer, times(2, linear_parameters(hidden, ffn, config.mlp_bias)));
   layer = plus(layer, linear_parameters(ffn, hidden, config.mlp_bias));

@@ -1,5 +1,6 @@
 #include "core/models/llama.h"
 
+#include "core/models/attention.h"
 #include "core/models/causal_lm_loss.h"
 
 namespace ledger {
@@ -30,7 +31,9 @@ Tensor rotate_half(const Tensor& x, Dim half) {
 // (x * cos) + (rotate_half(x) * sin), evaluated left to right as Python does.
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half) {
   const Tensor straight = x * cos;
-  return straight + (rotate_half(x, half) * sin);
+  Tensor turned = rotate_half(x, half);
+  turned = turned * sin;
+  return straight + turned;
 }
 
 std::pair<Tensor, Tensor> apply_rotary(const Tensor& q, const Tensor& k, const Rotary& rotary, Dim half) {
@@ -41,12 +44,6 @@ std::pair<Tensor, Tensor> apply_rotary(const Tensor& q, const Tensor& k, const R
   return {std::move(q_embed), std::move(k_embed)};
 }
 
-// sdpa_attention_forward: causal, no mask, K/V not repeated (enable_gqa).
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
-  const Tensor output = flash_attention(q, k, v);
-  return contiguous(transpose(output, 1, 2));
-}
-
 Tensor frequencies(Tape& tape, const ModelConfig& config, Dim half) {
   const Tape::In in(tape, Category::buffers);
   Tensor buffer = tape.empty(OpKind::load_buffer, {half}, DType::f32);
@@ -54,19 +51,26 @@ Tensor frequencies(Tape& tape, const ModelConfig& config, Dim half) {
   return buffer;
 }
 
+LlamaAttention make_attention(ModuleBuilder& builder, const std::string& at, const ModelConfig& c, const LlamaDims& n) {
+  const Tape::Scope scope(builder.tape(), "self_attn");
+  LlamaAttention attention;
+  attention.q_proj = Linear::make(builder, at, "q_proj", n.h, n.q_dim, c.attention_bias || c.qkv_bias);
+  attention.k_proj = Linear::make(builder, at, "k_proj", n.h, n.kv_dim, c.attention_bias || c.qkv_bias);
+  attention.v_proj = Linear::make(builder, at, "v_proj", n.h, n.kv_dim, c.attention_bias || c.qkv_bias);
+  attention.o_proj = Linear::make(builder, at, "o_proj", n.q_dim, n.h, c.attention_bias);
+  if (c.qk_norm) {
+    attention.q_norm = RmsNorm::make(builder, at, "q_norm", n.d, c.rms_norm_eps);
+    attention.k_norm = RmsNorm::make(builder, at, "k_norm", n.d, c.rms_norm_eps);
+  }
+  return attention;
+}
+
 LlamaDecoderLayer make_layer(ModuleBuilder& builder, const ModelConfig& c, const LlamaDims& n, std::size_t index) {
   const std::string path = "model.layers." + std::to_string(index) + ".";
   Tape& tape = builder.tape();
   const Tape::Layer number(tape, static_cast<std::int32_t>(index));
   LlamaDecoderLayer layer;
-  {
-    const Tape::Scope scope(tape, "self_attn");
-    const std::string at = path + "self_attn.";
-    layer.self_attn.q_proj = Linear::make(builder, at, "q_proj", n.h, n.q_dim, c.attention_bias);
-    layer.self_attn.k_proj = Linear::make(builder, at, "k_proj", n.h, n.kv_dim, c.attention_bias);
-    layer.self_attn.v_proj = Linear::make(builder, at, "v_proj", n.h, n.kv_dim, c.attention_bias);
-    layer.self_attn.o_proj = Linear::make(builder, at, "o_proj", n.q_dim, n.h, c.attention_bias);
-  }
+  layer.self_attn = make_attention(builder, path + "self_attn.", c, n);
   {
     const Tape::Scope scope(tape, "mlp");
     const std::string at = path + "mlp.";
@@ -96,15 +100,23 @@ Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, con
   return {to(cos, x.dtype()), to(sin, x.dtype())};
 }
 
-Tensor LlamaAttention::forward(const Tensor& hidden, const Rotary& rotary, const LlamaDims& n) const {
+Tensor LlamaAttention::heads(const Linear& projection, const std::optional<RmsNorm>& norm, const Tensor& hidden, Dim count,
+                             const LlamaDims& n) const {
+  Tensor states = view(projection.forward(hidden), {n.b, n.s, count, n.d});
+  if (norm) states = norm->forward(states);
+  return transpose(states, 1, 2);
+}
+
+std::pair<Tensor, Tensor> LlamaAttention::forward(const Tensor& hidden, const LayerContext& context, const LlamaDims& n) const {
   const Tape::Scope scope(hidden.tape(), "self_attn");
-  Tensor q = transpose(view(q_proj.forward(hidden), {n.b, n.s, n.nh, n.d}), 1, 2);
-  Tensor k = transpose(view(k_proj.forward(hidden), {n.b, n.s, n.nkv, n.d}), 1, 2);
-  const Tensor v = transpose(view(v_proj.forward(hidden), {n.b, n.s, n.nkv, n.d}), 1, 2);
-  std::tie(q, k) = apply_rotary(q, k, rotary, n.half_d);
-  Tensor output = scaled_dot_product_attention(q, k, v);
-  output = contiguous(reshape(output, {n.b, n.s, n.q_dim}));
-  return o_proj.forward(output);
+  Tensor q = heads(q_proj, q_norm, hidden, n.nh, n);
+  Tensor k = heads(k_proj, k_norm, hidden, n.nkv, n);
+  const Tensor v = heads(v_proj, std::nullopt, hidden, n.nkv, n);
+  std::tie(q, k) = apply_rotary(q, k, context.rotary, n.half_d);
+  Attended attended = attend(kind, q, k, v, context.mask);
+  attended.output = contiguous(reshape(attended.output, {n.b, n.s, n.q_dim}));
+  attended.output = o_proj.forward(attended.output);
+  return {std::move(attended.output), std::move(attended.weights)};
 }
 
 Tensor LlamaMlp::forward(const Tensor& x) const {
@@ -114,10 +126,11 @@ Tensor LlamaMlp::forward(const Tensor& x) const {
   return down_proj.forward(product);
 }
 
-Tensor LlamaDecoderLayer::forward(const Tensor& input, const Rotary& rotary, const LlamaDims& dims) const {
+Tensor LlamaDecoderLayer::forward(const Tensor& input, const LayerContext& context, const LlamaDims& dims) const {
   Tensor residual = input;
   Tensor hidden = input_layernorm.forward(input);
-  hidden = self_attn.forward(hidden, rotary, dims);
+  Tensor weights;  // `hidden_states, _ = self.self_attn(...)`: the underscore is a name, too
+  std::tie(hidden, weights) = self_attn.forward(hidden, context, dims);
   hidden = residual + hidden;
   residual = hidden;
   hidden = post_attention_layernorm.forward(hidden);
@@ -127,14 +140,17 @@ Tensor LlamaDecoderLayer::forward(const Tensor& input, const Rotary& rotary, con
 }
 
 Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
-    : dims_(dims_of(config, options)), checkpoint_layers_(options.checkpoint_layers) {
-  ModuleBuilder builder(tape, options.weights);
+    : dims_(dims_of(config, options)), options_(options) {
+  ModuleBuilder builder(tape, options.weights, options.linears);
   {
     const Tape::Scope scope(tape, "model");
     embed_tokens_ = Embedding::make(builder, "model.", "embed_tokens", dims_.V, dims_.h);
     {
       const Tape::Scope layers(tape, "layers.*");
-      for (std::size_t i = 0; i < config.num_hidden_layers; ++i) layers_.push_back(make_layer(builder, config, dims_, i));
+      for (std::size_t i = 0; i < config.num_hidden_layers; ++i) {
+        layers_.push_back(make_layer(builder, config, dims_, i));
+        layers_.back().self_attn.kind = options.attention;
+      }
     }
     norm_ = RmsNorm::make(builder, "model.", "norm", dims_.h, config.rms_norm_eps);
     const Tape::Scope rotary(tape, "rotary_emb");
@@ -142,11 +158,12 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
     rotary_emb_.original_inv_freq = frequencies(tape, config, dims_.half_d);
   }
   if (config.tie_word_embeddings) {
-    lm_head_ = {"lm_head", embed_tokens_.weight, Tensor()};
+    lm_head_.name = "lm_head";
+    lm_head_.weight = embed_tokens_.weight;
   } else {
     lm_head_ = Linear::make(builder, "", "lm_head", dims_.h, dims_.V, false);
   }
-  parameters_ = builder.take();
+  trainable_ = builder.take_trainable();
   tape.trace().vocab_size = config.vocab_size;
   tape.trace().rope = config.rope;
 }
@@ -159,32 +176,41 @@ Tensor Llama::make_inputs(Tape& tape) {
   return ids;
 }
 
-Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const Rotary& rotary, const Tensor& position_ids) {
+Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context) {
   Tape& tape = hidden.tape();
   const Tape::Layer number(tape, static_cast<std::int32_t>(index));
   const LlamaDecoderLayer& layer = layers_[index];
-  if (!checkpoint_layers_) return layer.forward(hidden, rotary, dims_);
   // GradientCheckpointingLayer binds every keyword argument, position_ids too, into the function it hands to checkpoint().
-  return tape.checkpoint([&layer, &dims = dims_, hidden, rotary, position_ids] { return layer.forward(hidden, rotary, dims); });
+  switch (options_.checkpointing) {
+    case Checkpointing::full:
+      return tape.checkpoint([&layer, &dims = dims_, hidden, context] { return layer.forward(hidden, context, dims); });
+    case Checkpointing::full_reentrant:
+      return tape.checkpoint_reentrant(
+          [&layer, &dims = dims_, context](const Tensor& input) { return layer.forward(input, context, dims); }, hidden);
+    default:
+      return layer.forward(hidden, context, dims_);
+  }
 }
 
 Tensor Llama::decode(const Tensor& ids) {
   Tape& tape = ids.tape();
   const Tape::Scope scope(tape, "model");
   const Tensor inputs_embeds = embed_tokens_.forward(ids);
-  Tensor position_ids;
+  if (options_.input_requires_grad && !inputs_embeds.requires_grad()) tape.require_grad(inputs_embeds);
+  LayerContext context;
   {
     const Tape::Scope positions(tape, "position_ids");
     const Tape::In in(tape, Category::inputs);
-    position_ids = arange(tape, dims_.s);
-    position_ids = add(position_ids, 0.0);  // + past_seen_tokens
-    position_ids = unsqueeze(position_ids, 0);
+    Tensor positions_1d = arange(tape, dims_.s);
+    positions_1d = add(positions_1d, 0.0);  // + past_seen_tokens
+    context.position_ids = unsqueeze(positions_1d, 0);
   }
+  context.mask = make_mask(options_.attention, tape, dims_.s, inputs_embeds.dtype());
   Tensor hidden = inputs_embeds;
-  const Rotary rotary = rotary_emb_.forward(hidden, position_ids, dims_);
+  context.rotary = rotary_emb_.forward(hidden, context.position_ids, dims_);
   {
     const Tape::Scope layers(tape, "layers.*");
-    for (std::size_t i = 0; i < layers_.size(); ++i) hidden = run_layer(i, hidden, rotary, position_ids);
+    for (std::size_t i = 0; i < layers_.size(); ++i) hidden = run_layer(i, hidden, context);
   }
   hidden = norm_.forward(hidden);
   return hidden;
@@ -195,6 +221,7 @@ Tensor Llama::forward(const Tensor& ids) {
   const Tensor hidden = decode(ids);
   const Tape::In in(tape, Category::logits);
   const Tensor logits = lm_head_.forward(alias(hidden));  // hidden[:, slice(0, None), :] takes all of it
+  if (options_.keep_outputs) outputs_ = tape.detach(logits);
   const Tape::Scope scope(tape, "loss");
   return causal_lm_loss(logits, ids);
 }

@@ -4,6 +4,7 @@
 // that outlives its use is memory.
 #pragma once
 
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,10 +29,24 @@ struct RotaryEmbedding {
   Rotary forward(const Tensor& x, const Tensor& position_ids, const LlamaDims& dims) const;
 };
 
+// What every decoder layer gets besides the hidden states, as keyword arguments.
+struct LayerContext {
+  Rotary rotary;
+  Tensor mask;          // eager attention's, or empty
+  Tensor position_ids;  // not used in the layer, but bound into what checkpointing keeps
+};
+
 struct LlamaAttention {
   Linear q_proj, k_proj, v_proj, o_proj;
+  std::optional<RmsNorm> q_norm, k_norm;  // qwen3: over the head dimension
+  Attention kind = Attention::sdpa;
 
-  Tensor forward(const Tensor& hidden, const Rotary& rotary, const LlamaDims& dims) const;
+  // The projected output and, for eager attention, the weights that it returns beside it.
+  std::pair<Tensor, Tensor> forward(const Tensor& hidden, const LayerContext& context, const LlamaDims& dims) const;
+
+ private:
+  Tensor heads(const Linear& projection, const std::optional<RmsNorm>& norm, const Tensor& hidden, Dim count,
+               const LlamaDims& dims) const;
 };
 
 struct LlamaMlp {
@@ -45,7 +60,7 @@ struct LlamaDecoderLayer {
   LlamaAttention self_attn;
   LlamaMlp mlp;
 
-  Tensor forward(const Tensor& hidden, const Rotary& rotary, const LlamaDims& dims) const;
+  Tensor forward(const Tensor& hidden, const LayerContext& context, const LlamaDims& dims) const;
 };
 
 class Llama : public Model {
@@ -57,10 +72,10 @@ class Llama : public Model {
 
  private:
   Tensor decode(const Tensor& ids);  // LlamaModel.forward: last hidden state
-  Tensor run_layer(std::size_t index, const Tensor& hidden, const Rotary& rotary, const Tensor& position_ids);
+  Tensor run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context);
 
   LlamaDims dims_;
-  bool checkpoint_layers_;
+  ModelOptions options_;
   Embedding embed_tokens_;
   std::vector<LlamaDecoderLayer> layers_;
   RmsNorm norm_;

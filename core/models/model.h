@@ -6,6 +6,7 @@
 
 #include "core/config/model_config.h"
 #include "core/config/recipe.h"
+#include "core/models/modules.h"
 #include "core/trace/operators.h"
 
 namespace ledger {
@@ -20,17 +21,26 @@ class Model {
   // The framework's forward with labels: returns the loss, a scalar. Everything local to it dies when it returns.
   virtual Tensor forward(const Tensor& inputs) = 0;
 
-  std::vector<Tensor>& parameters() { return parameters_; }
+  const std::vector<Tensor>& trainable() const { return trainable_; }
+
+  // What the training loop keeps of the outputs beside the loss: the logits, with keep_outputs. Dropped by drop_outputs().
+  const Tensor& outputs() const { return outputs_; }
+  void replace_outputs(Tensor outputs) { outputs_ = std::move(outputs); }
 
  protected:
-  std::vector<Tensor> parameters_;
+  std::vector<Tensor> trainable_;
+  Tensor outputs_;
 };
 
 struct ModelOptions {
   DType weights = DType::bf16;
   std::uint64_t batch = 1;
   std::uint64_t seq = 2048;
-  bool checkpoint_layers = false;  // torch.utils.checkpoint around every decoder layer, use_reentrant=False
+  Checkpointing checkpointing = Checkpointing::none;  // around every decoder layer
+  Attention attention = Attention::sdpa;
+  LinearPolicy linears;
+  bool input_requires_grad = false;  // enable_input_require_grads: the embedding's output becomes a leaf that needs a gradient
+  bool keep_outputs = false;         // the training loop holds on to the logits
 };
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);

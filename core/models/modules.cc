@@ -1,26 +1,80 @@
 #include "core/models/modules.h"
 
 namespace ledger {
+namespace {
+
+constexpr std::uint64_t kBlock = 64;         // bitsandbytes' default blocksize for 4-bit weights
+constexpr std::uint64_t kNestedBlock = 256;  // and for their scales
+
+std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
+}  // namespace
+
+bool LinearPolicy::adapts(std::string_view name) const {
+  if (rank == 0) return false;
+  for (const std::string& target : targets) {
+    if (target == "all-linear" || target == name) return true;
+  }
+  return false;
+}
+
+Tensor ModuleBuilder::make(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable) {
+  Tensor parameter = tape_.parameter(name, shape, dtype, role, trainable);
+  if (trainable) trainable_.push_back(parameter);
+  return parameter;
+}
 
 Tensor ModuleBuilder::parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf) {
   const Tape::Scope scope(tape_, leaf);
-  parameters_.push_back(tape_.parameter(path + "." + leaf, shape, dtype_, role, true));
-  return parameters_.back();
+  return make(path + "." + leaf, shape, dtype_, role, policy_.rank == 0);
 }
 
-Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias) {
-  const Tape::Scope scope(builder.tape(), name);
-  const std::string full = path + name;
-  Linear linear;
-  linear.name = name;
-  linear.weight = builder.parameter(full, {out, in}, Parameter::Role::matrix);
-  if (bias) linear.bias = builder.parameter(full, {out}, Parameter::Role::bias, "bias");
-  return linear;
+Tensor ModuleBuilder::piece(const char* name, const Shape& shape, DType dtype) {
+  const Tape::Scope scope(tape_, name);
+  const Tape::In in(tape_, Category::weights);
+  Tensor tensor = tape_.empty(OpKind::quantise, shape, dtype);
+  tape_.run(OpKind::quantise, {}, {&tensor});
+  return tensor;
 }
 
-Tensor Linear::forward(const Tensor& x) const {
-  const Tape::Scope scope(x.tape(), name);
-  return linear(x, weight, bias);
+Weight4bit ModuleBuilder::weight_4bit(Dim out, Dim in) {
+  const std::uint64_t elements = times(out.size, in.size);
+  const std::uint64_t blocks = divide_up(elements, kBlock);
+  Weight4bit weight;
+  weight.out = out;
+  weight.in = in;
+  weight.packed = piece("weight", {{divide_up(elements, 2), Sym::none}, {1, Sym::none}}, DType::u8);
+  weight.code = piece("quant_map", {{16, Sym::none}}, DType::f32);
+  if (!policy_.double_quant) {
+    weight.absmax = piece("absmax", {{blocks, Sym::none}}, DType::f32);
+    return weight;
+  }
+  weight.absmax = piece("absmax", {{blocks, Sym::none}}, DType::u8);
+  weight.offset = piece("nested_offset", Shape{}, DType::f32);
+  weight.absmax2 = piece("nested_absmax", {{divide_up(blocks, kNestedBlock), Sym::none}}, DType::f32);
+  weight.code2 = piece("nested_quant_map", {{256, Sym::none}}, DType::f32);
+  return weight;
+}
+
+Adapter ModuleBuilder::adapter(const std::string& path, Dim in, Dim out) {
+  const Dim r{policy_.rank, Sym::r};
+  Adapter adapter;
+  adapter.dropout = policy_.dropout;
+  {
+    const Tape::Scope scope(tape_, "lora_A");
+    adapter.a = make(path + ".lora_A.weight", {r, in}, policy_.adapter_dtype, Parameter::Role::matrix, true);
+  }
+  {
+    const Tape::Scope scope(tape_, "lora_B");
+    adapter.b = make(path + ".lora_B.weight", {out, r}, policy_.adapter_dtype, Parameter::Role::matrix, true);
+  }
+  if (policy_.dora) {
+    const Tape::Scope scope(tape_, "lora_magnitude_vector");
+    adapter.magnitude = make(path + ".lora_magnitude_vector.weight", {out}, policy_.adapter_dtype, Parameter::Role::bias, true);
+  }
+  return adapter;
 }
 
 RmsNorm RmsNorm::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim size, double eps) {

@@ -2,36 +2,50 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/models/linear.h"
 #include "core/trace/operators.h"
 
 namespace ledger {
 
-// Creates a model's parameters in the framework's order and remembers them.
-class ModuleBuilder {
- public:
-  ModuleBuilder(Tape& tape, DType dtype) : tape_(tape), dtype_(dtype) {}
+// How linear layers are made: which get an adapter, and whether their base is 4-bit.
+struct LinearPolicy {
+  bool quantise = false;
+  bool double_quant = true;
+  std::uint64_t rank = 0;  // 0: no adapters
+  std::vector<std::string> targets;
+  DType adapter_dtype = DType::f32;
+  double dropout = 0;
+  bool dora = false;
 
-  // `path` is the module's name in state dicts; the scope of ledger lines is the tape's, with layer numbers starred out.
-  Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf = "weight");
-
-  Tape& tape() { return tape_; }
-  std::vector<Tensor> take() { return std::move(parameters_); }
-
- private:
-  Tape& tape_;
-  DType dtype_;
-  std::vector<Tensor> parameters_;
+  bool adapts(std::string_view name) const;
 };
 
-// nn.Linear. weight [out, in], bias [out] or empty.
-struct Linear {
-  const char* name = "";
-  Tensor weight, bias;
+// Creates a model's parameters in the framework's order and remembers those that are trained.
+class ModuleBuilder {
+ public:
+  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {}) : tape_(tape), dtype_(dtype), policy_(std::move(policy)) {}
 
-  static Linear make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias);
-  Tensor forward(const Tensor& x) const;  // x [.., in] -> [.., out]
+  // `path` is the module's name in state dicts; the scope of ledger lines is the tape's, with layer numbers starred out.
+  // Frozen when adapters are trained instead.
+  Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf = "weight");
+  Weight4bit weight_4bit(Dim out, Dim in);
+  Adapter adapter(const std::string& path, Dim in, Dim out);
+
+  Tape& tape() { return tape_; }
+  const LinearPolicy& policy() const { return policy_; }
+  std::vector<Tensor> take_trainable() { return std::move(trainable_); }
+
+ private:
+  Tensor make(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable);
+  Tensor piece(const char* name, const Shape& shape, DType dtype);
+
+  Tape& tape_;
+  DType dtype_;
+  LinearPolicy policy_;
+  std::vector<Tensor> trainable_;
 };
 
 // The RMSNorm of transformers' Llama family: fp32 inside, the weight applied after the cast back.

@@ -18,7 +18,7 @@ class PlainStack : public Model {
       const std::string path = "layers." + std::to_string(i) + ".";
       layers_.push_back(Linear::make(builder, path, "linear", {row.in, Sym::in}, {row.out, Sym::out}, row.bias));
     }
-    parameters_ = builder.take();
+    trainable_ = builder.take_trainable();
   }
 
   Tensor make_inputs(Tape& tape) override {

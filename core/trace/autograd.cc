@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/trace/backward_rules.h"
 #include "core/trace/operators.h"
 #include "core/trace/tape.h"
 
@@ -25,7 +26,7 @@ Node* Tape::accumulator_of(const Tensor& leaf) {
   TensorImpl* impl = leaf.impl();
   if (impl->accumulator == nullptr) {
     Node* node = nodes_.take();
-    node->refs = 1;
+    node->refs = 0;
     node->rule = nullptr;
     node->sequence = std::numeric_limits<std::uint64_t>::max();
     node->tape = this;
@@ -35,7 +36,7 @@ Node* Tape::accumulator_of(const Tensor& leaf) {
     node->edge_count = node->saved_count = 0;
     node->output_count = 1;
     node->outputs[0] = {impl->shape, impl->dtype};
-    node->variable = impl;
+    node->variable = leaf;
     node->dependencies = node->visited = 0;
     impl->accumulator = node;
   }
@@ -69,7 +70,6 @@ Node* Tape::node(BackwardRule rule, std::span<const Tensor* const> inputs) {
   node->saved_count = node->output_count = 0;
   node->edge_count = static_cast<std::uint8_t>(inputs.size());
   node->attr = {};
-  node->variable = nullptr;
   node->dependencies = node->visited = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& input = *inputs[i];
@@ -84,13 +84,15 @@ void Tape::save(Node* node, const Tensor& tensor) {
   if (node == nullptr) return;
   if (recomputing_ != nullptr) {
     if (muted_) return;
-    recomputing_->tensors.push_back(detach(tensor));
+    const bool wanted = recomputing_->dropped[recomputing_->tensors.size()] == 0;
+    recomputing_->tensors.push_back(wanted ? detach(tensor) : Tensor());
     if (recomputing_->tensors.size() == recomputing_->saved) muted_ = true;
     return;
   }
   SavedTensor& slot = node->saved[node->saved_count++];
   if (recording_ != nullptr) {
     ++recording_->refs;
+    recording_->dropped.push_back(0);
     slot = {Tensor(), recording_, recording_->saved++};
   } else {
     slot = {tensor, nullptr, 0};
@@ -117,7 +119,10 @@ Tensor Tape::unpack(Node& node, std::size_t index) {
 void Tape::release_saved(Node& node) {
   for (std::size_t i = 0; i < node.saved_count; ++i) {
     node.saved[i].tensor.reset();
-    if (CheckpointFrame* frame = std::exchange(node.saved[i].frame, nullptr)) release_frame(frame);
+    if (CheckpointFrame* frame = std::exchange(node.saved[i].frame, nullptr)) {
+      if (!frame->recomputed) frame->dropped[node.saved[i].slot] = 1;
+      release_frame(frame);
+    }
   }
   node.saved_count = 0;
 }
@@ -125,7 +130,9 @@ void Tape::release_saved(Node& node) {
 void Tape::release_frame(CheckpointFrame* frame) {
   if (--frame->refs != 0) return;
   frame->tensors.clear();
+  frame->dropped.clear();
   frame->recompute = nullptr;
+  frame->region = nullptr;
   frames_.give(frame);
 }
 
@@ -144,7 +151,12 @@ void Tape::release_node(Node* node) {
 }
 
 void Tape::destroy(Node* node) {
+  if (node->variable) {
+    node->variable.impl()->accumulator = nullptr;
+    node->variable.reset();
+  }
   release_saved(*node);
+  if (CheckpointFrame* frame = std::exchange(node->frame, nullptr)) release_frame(frame);
   for (std::size_t i = 0; i < node->edge_count; ++i) {
     if (Node* target = std::exchange(node->edges[i].node, nullptr)) release_node(target);
   }
@@ -191,6 +203,51 @@ void Tape::recompute(CheckpointFrame& frame) {
   scope_ = scope;
 }
 
+Tensor Tape::checkpoint_reentrant(const std::function<Tensor(const Tensor&)>& region, const Tensor& input) {
+  if (!grad_enabled_ || !input.requires_grad()) return region(input);
+  CheckpointFrame* frame = frames_.take();
+  frame->refs = 1;
+  frame->recomputed = false;
+  frame->saved = 0;
+  frame->autocast = autocast_;
+  frame->scope = scope_;
+  frame->layer = layer_;
+  frame->region = region;
+  Node* graph_node = node(backward::reentrant, {&input});
+  graph_node->frame = frame;
+  save(graph_node, input);
+  Tensor output;
+  {
+    const NoGrad no_grad(*this);
+    output = region(input);
+  }
+  attach(graph_node, output);
+  return output;
+}
+
+Tensor Tape::rerun(CheckpointFrame& frame, const Tensor& input, const Tensor& gradient) {
+  const NameId scope = std::exchange(scope_, frame.scope);
+  const Layer layer(*this, frame.layer);
+  const Tensor detached = detach(input);
+  require_grad(detached);
+  Tensor output;
+  {
+    const In in(*this, Category::activations);
+    const Autocast autocast(*this, frame.autocast, autocast_dtype_);
+    grad_enabled_ = true;
+    output = frame.region(detached);
+    grad_enabled_ = false;
+  }
+  backward_from(output, gradient);
+  scope_ = scope;
+  Tensor result = detached.grad();
+  return result;
+}
+
+void Tape::require_grad(const Tensor& tensor) {
+  if (grad_enabled_ || in_backward_) tensor.impl()->requires_grad = true;
+}
+
 // --- the engine ------------------------------------------------------------------------------------------------------------
 
 std::vector<Node*> Tape::count_dependencies(Node* root) {
@@ -219,13 +276,24 @@ void Tape::backward(const Tensor& root) {
   Node* const root_node = root.impl()->grad_fn;
   if (root_node == nullptr) return;
   const NoGrad no_grad(*this);
+  in_backward_ = true;
+  Tensor seed;  // torch.autograd.backward holds it until the engine returns
+  {
+    const In in(*this, root_node->category);
+    const NameId scope = std::exchange(scope_, root_node->scope);
+    seed = ones_like(root);
+    scope_ = scope;
+  }
+  backward_from(root, seed);
+  in_backward_ = false;
+}
+
+void Tape::backward_from(const Tensor& root, const Tensor& seed) {
+  Node* const root_node = root.impl()->grad_fn;
+  if (root_node == nullptr) return;
   const NameId scope = scope_;
   const std::int32_t layer = layer_;
   const Category category = category_;
-  in_backward_ = true;
-  category_ = root_node->category;
-  scope_ = root_node->scope;
-  const Tensor seed = ones_like(root);  // torch.autograd.backward holds it until the engine returns
   std::vector<Node*> ready = count_dependencies(root_node);
   root_node->pending[root.impl()->output_nr] = seed;
   while (!ready.empty()) {
@@ -237,14 +305,13 @@ void Tape::backward(const Tensor& root) {
     category_ = node->category;
     evaluate(node, ready);
   }
-  in_backward_ = false;
   scope_ = scope;
   layer_ = layer;
   category_ = category;
 }
 
 void Tape::evaluate(Node* node, std::vector<Node*>& ready) {
-  if (node->variable != nullptr) {
+  if (node->variable) {
     accumulate_grad(*node, std::move(node->pending[0]));
     return;
   }
@@ -254,7 +321,7 @@ void Tape::evaluate(Node* node, std::vector<Node*>& ready) {
     node->rule(*node, inputs, outputs);
     validate(*node, outputs);
   }
-  release_saved(*node);
+  release_saved(*node);  // a reentrant node's frame stays: its function is an attribute of the node, not a saved tensor
   for (std::size_t i = 0; i < node->edge_count; ++i) {
     if (node->edges[i].node != nullptr) deliver(node->edges[i], std::move(outputs[i]), ready);
   }
@@ -294,7 +361,7 @@ void Tape::deliver(Edge& edge, Tensor gradient, std::vector<Node*>& ready) {
 }
 
 void Tape::accumulate_grad(Node& node, Tensor gradient) {
-  TensorImpl* leaf = node.variable;
+  TensorImpl* leaf = node.variable.impl();
   if (!gradient) return;
   if (leaf->grad) {
     add_inplace(leaf->grad, gradient);
@@ -302,8 +369,8 @@ void Tape::accumulate_grad(Node& node, Tensor gradient) {
   }
   const bool steal = gradient.impl()->refs == 1 && gradient.is_contiguous();
   leaf->grad = steal ? std::move(gradient) : clone(gradient);
-  relabel(leaf->grad, Category::gradients);
   if (leaf->parameter >= 0) {
+    relabel(leaf->grad, Category::gradients);
     trace_.parameters[static_cast<std::size_t>(leaf->parameter)].gradient = leaf->grad.impl()->storage->id;
   }
 }

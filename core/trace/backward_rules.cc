@@ -44,6 +44,23 @@ void mul(Node& node, const Gradients& in, Gradients& out) {
   if (node.needs(1)) out[1] = in[0] * self;
 }
 
+// Saved: self if other needs a gradient, other always.
+void div(Node& node, const Gradients& in, Gradients& out) {
+  std::size_t next = 0;
+  const Tensor self = node.needs(1) ? node.tape->unpack(node, next++) : Tensor();
+  const Tensor other = node.tape->unpack(node, next++);
+  if (node.needs(0)) out[0] = ledger::div(in[0], other);
+  if (node.needs(1)) {
+    const Tensor quotient = ledger::div(ledger::div(self, other), other);
+    out[1] = ledger::neg(in[0]) * quotient;
+  }
+}
+
+void sub(Node& node, const Gradients& in, Gradients& out) {
+  if (node.needs(0)) out[0] = in[0];
+  if (node.needs(1)) out[1] = ledger::neg(in[0]);
+}
+
 void mul_scalar(Node& node, const Gradients& in, Gradients& out) {
   out[0] = in[0] * node.attr.x;
 }
@@ -120,6 +137,34 @@ void addmm(Node& node, const Gradients& in, Gradients& out) {
   matrix_gradients(node, in[0], 1, 0, out);
 }
 
+// bmm: self: grad.bmm(mat2.transpose(1, 2)); mat2: self.transpose(1, 2).bmm(grad).
+void bmm(Node& node, const Gradients& in, Gradients& out) {
+  std::size_t next = 0;
+  const Tensor self = node.needs(1) ? node.tape->unpack(node, next++) : Tensor();
+  const Tensor mat2 = node.needs(0) ? node.tape->unpack(node, next++) : Tensor();
+  if (node.needs(0)) out[0] = ledger::bmm(in[0], ledger::transpose(mat2, 1, 2));
+  if (node.needs(1)) out[1] = ledger::bmm(ledger::transpose(self, 1, 2), in[0]);
+}
+
+void softmax(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor result = node.tape->unpack(node, 0);
+  Tensor gradient = node.tape->empty(OpKind::softmax_backward, node.input_shape, node.input_dtype);
+  node.tape->run(OpKind::softmax_backward, {&in[0], &result}, {&gradient});
+  out[0] = gradient;
+}
+
+void dropout(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor mask = node.tape->unpack(node, 0);
+  Tensor gradient = node.tape->empty(OpKind::dropout_backward, in[0].shape(), in[0].dtype());
+  node.tape->run(OpKind::dropout_backward, {&in[0], &mask}, {&gradient}, node.attr);
+  out[0] = gradient;
+}
+
+void reentrant(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor input = node.tape->unpack(node, 0);
+  out[0] = node.tape->rerun(*node.frame, input, in[0]);
+}
+
 // embedding_dense_backward: a zero-filled gradient of the whole table.
 void embedding(Node& node, const Gradients& in, Gradients& out) {
   const Tensor ids = node.tape->unpack(node, 0);
@@ -169,6 +214,21 @@ void flash_attention(Node& node, const Gradients& in, Gradients& out) {
   }
   const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
   tape.run(OpKind::flash_attention_backward, {&gradient_heads, &q, &k, &v, &saved[3], &saved[4]}, {&out[0], &out[1], &out[2]});
+}
+
+// attention_backward.cu: delta in fp32 and, where the kernel splits the head dimension, fp32 accumulators for the query
+// gradient (kernel_backward.h workspace_size, blocks of 64 rows).
+void efficient_attention(Node& node, const Gradients& in, Gradients& out) {
+  Tape& tape = *node.tape;
+  std::array<Tensor, 5> saved;
+  for (std::size_t i = 0; i < saved.size(); ++i) saved[i] = tape.unpack(node, i);
+  const Dim b = saved[0].dim(0), nh = saved[0].dim(1), s = saved[0].dim(2), d = saved[0].dim(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    out[i] = ledger::transpose(tape.empty(OpKind::efficient_attention_backward, {b, s, nh, d}, saved[i].dtype()), 1, 2);
+  }
+  const Tensor delta = tape.scratch({b, nh, s}, DType::f32);
+  tape.run(OpKind::efficient_attention_backward, {&in[0], &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]},
+           {&out[0], &out[1], &out[2]});
 }
 
 }  // namespace ledger::backward

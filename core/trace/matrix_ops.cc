@@ -1,4 +1,4 @@
-// matrix_ops.cc - matrix products, tables, the loss and attention.
+// matrix_ops.cc - matrix products, tables and the loss.
 
 #include "core/trace/backward_rules.h"
 #include "core/trace/operators.h"
@@ -55,12 +55,28 @@ Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
   return result;
 }
 
-Tensor bmm(const Tensor& a, const Tensor& b) {
-  Tape& tape = a.tape();
+Tensor bmm(const Tensor& first, const Tensor& second) {
+  Tape& tape = first.tape();
+  const Tensor a = tape.autocast_low(first);
+  const Tensor b = tape.autocast_low(second);
+  Node* node = tape.node(backward::bmm, {&a, &b});
+  if (b.requires_grad()) tape.save(node, a);
+  if (a.requires_grad()) tape.save(node, b);
   Tensor result = tape.empty(OpKind::bmm, {a.dim(0), a.dim(1), b.dim(2)}, a.dtype());
   tape.ensure_cublas_workspace();
   tape.run(OpKind::bmm, {&a, &b}, {&result});
+  tape.attach(node, result);
   return result;
+}
+
+Tensor matmul(const Tensor& first, const Tensor& second) {
+  Tape& tape = first.tape();
+  const Tensor a = tape.autocast_low(first);
+  const Tensor b = tape.autocast_low(second);
+  const Dim batch{times(a.dim(0).size, a.dim(1).size), Sym::none};
+  const Tensor folded_a = reshape(a, {batch, a.dim(2), a.dim(3)});
+  const Tensor folded_b = reshape(b, {batch, b.dim(2), b.dim(3)});
+  return view(bmm(folded_a, folded_b), {a.dim(0), a.dim(1), a.dim(2), b.dim(3)});
 }
 
 Tensor linear(const Tensor& input, const Tensor& master_weight, const Tensor& master_bias) {
@@ -109,25 +125,6 @@ Tensor nll_loss(const Tensor& input, const Tensor& targets) {
   tape.save(node, total_weight);
   tape.attach(node, loss);
   return loss;
-}
-
-Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
-  Tape& tape = query.tape();
-  const Tensor q = tape.autocast_low(query);
-  const Tensor k = tape.autocast_low(key);
-  const Tensor v = tape.autocast_low(value);
-  Node* node = tape.node(backward::flash_attention, {&q, &k, &v});
-  for (const Tensor* input : {&q, &k, &v}) tape.save(node, *input);
-  const auto strides = elementwise_strides(q.shape(), q);
-  Tensor out = tape.empty(OpKind::flash_attention, q.shape(), q.dtype(), strides ? &*strides : nullptr);
-  const Tensor logsumexp = tape.empty(OpKind::flash_attention, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
-  const Tensor rng_state = tape.empty(OpKind::flash_attention, {{16, Sym::none}}, DType::u8);
-  const Tensor unused = tape.empty(OpKind::flash_attention, {{8, Sym::none}}, DType::u8);
-  tape.run(OpKind::flash_attention, {&q, &k, &v}, {&out, &logsumexp, &rng_state, &unused});
-  tape.save_output(node, out);
-  for (const Tensor* output : {&logsumexp, &rng_state, &unused}) tape.save(node, *output);
-  tape.attach(node, out);
-  return out;
 }
 
 }  // namespace ledger

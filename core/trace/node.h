@@ -22,8 +22,9 @@ using Gradients = std::array<Tensor, kMaxEdges>;
 // gradient is needed or none flows.
 using BackwardRule = void (*)(Node& node, const Gradients& in, Gradients& out);
 
-// One checkpointed region (torch.utils.checkpoint, use_reentrant=False): saved tensors are dropped in forward and made
-// again by running `recompute` when the first of them is asked for.
+// One checkpointed region (torch.utils.checkpoint). use_reentrant=False: saved tensors are dropped in forward and made again by
+// running `recompute` when the first of them is asked for. use_reentrant=True: `region` runs without a graph in forward and
+// again, with one, inside the backward of its own node.
 struct CheckpointFrame {
   std::uint32_t refs = 0;
   std::uint32_t saved = 0;            // tensors packed in forward; recomputation stops after as many (early_stop)
@@ -31,7 +32,9 @@ struct CheckpointFrame {
   bool autocast = false;
   NameId scope = 0;
   std::int32_t layer = -1;
-  std::function<void()> recompute;    // holds the region's inputs
+  std::function<void()> recompute;                // holds the region's inputs
+  std::function<Tensor(const Tensor&)> region;    // reentrant variant: run again on the detached input
+  std::vector<std::uint8_t> dropped;  // by slot: its node died before backward (a detached side computation)
   std::vector<Tensor> tensors;        // by slot, each emptied when its node takes it
 };
 
@@ -66,10 +69,11 @@ struct Node {
   std::array<Edge, kMaxEdges> edges;
   std::array<SavedTensor, kMaxSaved> saved;
   std::array<OutputMeta, kMaxOutputs> outputs;
+  CheckpointFrame* frame = nullptr;  // owned reference; reentrant checkpoints only
   Attr attr;
   Shape input_shape;            // of the first input, for rules that restore it (view, slice)
   DType input_dtype = DType::f32;
-  TensorImpl* variable = nullptr;  // accumulators: the leaf, not owned
+  Tensor variable;              // accumulators: the leaf, kept alive by the graph as in PyTorch
 
   // Engine state during one backward pass.
   Gradients pending;

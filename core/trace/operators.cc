@@ -88,6 +88,27 @@ Tensor mul(const Tensor& a, double b) {
   return unary_with_rule(OpKind::mul_scalar, a, a.dtype(), backward::mul_scalar, {b, {}});
 }
 
+Tensor sub(const Tensor& a, const Tensor& b) {
+  Node* node = a.tape().node(backward::sub, {&a, &b});
+  Tensor result = binary(OpKind::sub, a, b);
+  a.tape().attach(node, result);
+  return result;
+}
+
+Tensor div(const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::div, {&a, &b});
+  if (b.requires_grad()) tape.save(node, a);
+  tape.save(node, b);
+  Tensor result = binary(OpKind::div, a, b);
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor sqrt(const Tensor& a) {
+  return unary(OpKind::sqrt, a, a.dtype());
+}
+
 void mul_inplace(const Tensor& a, const Tensor& scalar) {
   a.tape().run(OpKind::mul_inplace, {&a, &scalar}, {&a});
 }
@@ -251,6 +272,18 @@ Tensor stack(std::span<const Tensor> scalars, Sym sym) {
 Tensor vector_norm(const Tensor& a) {
   Tensor result = a.tape().empty(OpKind::vector_norm, Shape{}, a.dtype());
   a.tape().run(OpKind::vector_norm, {&a}, {&result});
+  return result;
+}
+
+Tensor row_norm(const Tensor& a) {
+  Tensor result = a.tape().empty(OpKind::row_norm, {a.dim(0)}, a.dtype());
+  a.tape().run(OpKind::row_norm, {&a}, {&result});
+  return result;
+}
+
+Tensor eye(Tape& tape, Dim n, DType dtype) {
+  Tensor result = tape.empty(OpKind::eye, {n, n}, dtype);
+  tape.run(OpKind::eye, {}, {&result});
   return result;
 }
 

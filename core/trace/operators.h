@@ -27,6 +27,9 @@ Tensor add(const Tensor& a, double b);
 void add_inplace(const Tensor& a, const Tensor& b);  // only without grad
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, double b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);
+Tensor sqrt(const Tensor& a);  // only without grad
 void mul_inplace(const Tensor& a, const Tensor& scalar);  // only without grad
 Tensor div(const Tensor& a, double b);
 Tensor neg(const Tensor& a);
@@ -56,11 +59,14 @@ Tensor cat(const Tensor& a, const Tensor& b, int dim);
 Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value);  // only without grad
 Tensor stack(std::span<const Tensor> scalars, Sym sym);             // only without grad
 Tensor vector_norm(const Tensor& a);                                // only without grad
+Tensor row_norm(const Tensor& a);                                   // [m, n] -> [m], only without grad
+Tensor eye(Tape& tape, Dim n, DType dtype);
 
 // --- matrices ------------------------------------------------------------------------------------------------------------------
 Tensor mm(const Tensor& a, const Tensor& b);
 Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b);
-Tensor bmm(const Tensor& a, const Tensor& b);  // only without grad
+Tensor bmm(const Tensor& a, const Tensor& b);
+Tensor matmul(const Tensor& a, const Tensor& b);  // [b,n,i,k] x [b,n,k,j], through bmm as ATen folds it
 // y = x W^T (+ bias); x [..., in], W [out, in]. Source: aten/src/ATen/native/Linear.cpp.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
@@ -68,6 +74,14 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor embedding(const Tensor& weight, const Tensor& ids);
 Tensor log_softmax(const Tensor& a);
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets);  // mean over targets
+Tensor softmax(const Tensor& a, DType dtype);  // over the last dimension; `dtype` as in F.softmax(..., dtype=)
+// Math attention's softmax, whose fully masked rows become 0. Source: aten/src/ATen/native/transformers/attention.cpp.
+Tensor safe_softmax(const Tensor& a);
+Tensor dropout(const Tensor& a, double p);     // native_dropout in training mode; itself when p is 0
+Tensor causal_mask(Tape& tape, const Shape& shape);               // boolean
+Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);  // only without grad
+// Memory-efficient attention, causal, as many key/value heads as query heads. Source: attention.cu.
+Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 // Causal flash attention: q [b,nh,s,d], k and v [b,nkv,s,d]. Source: aten/src/ATen/native/transformers/cuda/flash_attn.
 Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 

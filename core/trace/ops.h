@@ -44,6 +44,12 @@ namespace ledger {
   X(cos, "cos")                         /* out0 = cos(in0) */ \
   X(sin, "sin")                         /* out0 = sin(in0) */ \
   X(silu, "silu")                       /* out0 = in0 * sigmoid(in0) */ \
+  X(sub, "sub.Tensor")                  /* out0 = in0 - in1 */ \
+  X(div, "div.Tensor")                  /* out0 = in0 / in1 */ \
+  X(sqrt, "sqrt")                       /* out0 = sqrt(in0) */ \
+  X(foreach_sqrt, "_foreach_sqrt")      /* out0 = sqrt(in0), one tensor of a list that lives together */ \
+  X(dropout, "native_dropout")          /* out0 = in0 * out1 / (1 - a.x); out1 = bool mask, kept with probability 1 - a.x */ \
+  X(dropout_backward, "native_dropout_backward") /* out0 = in0 * in1 / (1 - a.x); in1 = mask */ \
   X(silu_backward, "silu_backward")     /* out0 = in0 * d silu(x)/dx at x = in1; in0 is the gradient */ \
   /* reductions and shapes */ \
   X(mean, "mean")                       /* out0 = mean of in0 over every dimension where out0's size is 1 (same rank), or over all of it (out0 rank 0) */ \
@@ -52,12 +58,21 @@ namespace ledger {
   X(pad_right, "constant_pad_nd")       /* out0 = in0 with one column of the integer a.i[0] added at the end of the last dimension */ \
   X(stack, "stack")                     /* out0[i] = in_i, scalars */ \
   /* matrices */ \
+  X(eye, "eye")                         /* out0[n,n] = identity */ \
   X(mm, "mm")                           /* out0[M,N] = in0[M,K] in1[K,N], accumulated in fp32 (fp64 for fp64); operands may be transposed views */ \
   X(addmm, "addmm")                     /* out0[M,N] = in0[N] + in1[M,K] in2[K,N] */ \
   X(bmm, "bmm")                         /* out0[B,M,N] = in0[B,M,K] in1[B,K,N] */ \
   /* tables */ \
   X(embedding, "embedding")             /* out0[...,h] = rows in1[...] of in0[V,h] */ \
   X(embedding_backward, "embedding_dense_backward") /* out0[V,h] = 0; out0[in1[t]] += in0[t]; in0 is the gradient */ \
+  /* softmax and attention pieces */ \
+  X(softmax, "_softmax")                /* out0 = softmax of in0 over the last dimension; rows that are wholly -inf become 0 */ \
+  X(softmax_backward, "_softmax_backward_data") /* out0 = in1 * (in0 - sum(in0 * in1)) per row; in0 gradient, in1 softmax */ \
+  X(causal_mask, "tril")                /* out0[..,i,j] = j <= i, boolean */ \
+  X(additive_mask, "where.self")        /* out0 = 0 where in0 holds, else out0's lowest number (a.x = 0) or -inf (a.x = 1) */ \
+  X(is_masked, "eq.Scalar")             /* out0 = in0 == -inf, boolean */ \
+  X(all, "all.dim")                     /* out0 = every element of in0 along the last dimension holds, boolean */ \
+  X(zero_masked_rows, "where.self")     /* out0 = in1 with the rows where in0 holds set to 0 */ \
   /* loss */ \
   X(log_softmax, "_log_softmax")        /* out0 = in0 - max - log(sum(exp(in0 - max))) over the last dimension */ \
   X(log_softmax_backward, "_log_softmax_backward_data") /* out0 = in0 - exp(in1) * sum(in0) per row; in0 gradient, in1 log_softmax */ \
@@ -66,9 +81,17 @@ namespace ledger {
   /* attention, causal, scale 1/sqrt(d): q[b,nh,s,d], k and v[b,nkv,s,d], query head i uses key/value head i*nkv/nh */ \
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8] */ \
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
+  X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s to 32], out2 and out3 random state */ \
+  X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward */ \
   /* optimizer */ \
   X(vector_norm, "linalg_vector_norm")  /* out0 = 2-norm of in0, in in0's dtype */ \
-  X(adamw, "_fused_adamw_")             /* in0 gradient; in place: out0 parameter, out1 exp_avg, out2 exp_avg_sq, out3 step (fp32 scalar, += 1); hyper-parameters: Trace::adamw */
+  X(row_norm, "linalg_vector_norm")     /* out0[i] = 2-norm of row i of in0 */ \
+  X(adamw, "_fused_adamw_")             /* in0 gradient; in place: out0 parameter, out1 exp_avg, out2 exp_avg_sq, out3 step (fp32 scalar, += 1); hyper-parameters: Trace::adamw */ \
+  X(optimizer_math, "optimizer")        /* arithmetic of another optimizer on in0.. into out0..; shapes only, no executor computes it */ \
+  /* quantised weights */ \
+  X(quantise, "quant")                  /* out0: part of a quantised weight, made at load; shapes only */ \
+  X(dequantise, "dequantize_4bit")      /* out0 = the 16-bit weight of the packed in0; shapes only */ \
+  X(int8_linear, "int8_linear")         /* a step of an LLM.int8 product; shapes only */
 // clang-format on
 
 enum class OpKind : std::uint8_t {

@@ -142,11 +142,8 @@ void Tape::release_impl(TensorImpl* impl) {
   impl->autocast_copy.reset();
   release_storage(impl->storage);
   Node* const grad_fn = impl->grad_fn;
-  Node* const accumulator = impl->accumulator;
-  if (accumulator != nullptr) accumulator->variable = nullptr;
   impls_.give(impl);
   if (grad_fn != nullptr) release_node(grad_fn);
-  if (accumulator != nullptr) release_node(accumulator);
 }
 
 Tensor Tape::empty(OpKind op, const Shape& shape, DType dtype, const Strides* strides) {

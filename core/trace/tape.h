@@ -74,6 +74,14 @@ class Tape {
   // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until then.
   Tensor checkpoint(const std::function<Tensor()>& region);
 
+  // torch.utils.checkpoint, use_reentrant=True: forward without a graph; the node's backward runs `region` again and a nested
+  // backward pass. Only `input` is saved; what else the region captures lives as long.
+  Tensor checkpoint_reentrant(const std::function<Tensor(const Tensor&)>& region, const Tensor& input);
+  Tensor rerun(CheckpointFrame& frame, const Tensor& input, const Tensor& gradient);
+
+  // tensor.requires_grad_(): makes a leaf of a tensor that no graph leads to.
+  void require_grad(const Tensor& tensor);
+
   // --- modes ---------------------------------------------------------------------------------------------------------
   bool grad_enabled() const { return grad_enabled_; }
   bool autocast_enabled() const { return autocast_; }
@@ -159,6 +167,7 @@ class Tape {
   Node* edge_target(const Tensor& input);
   void recompute(CheckpointFrame& frame);
 
+  void backward_from(const Tensor& root, const Tensor& seed);
   std::vector<Node*> count_dependencies(Node* root);
   void evaluate(Node* node, std::vector<Node*>& ready);
   void validate(Node& node, Gradients& gradients);

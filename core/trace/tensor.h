@@ -64,7 +64,7 @@ struct TensorImpl {
   Tape* tape = nullptr;
   StorageRef* storage = nullptr;
   Node* grad_fn = nullptr;       // owned reference; null for leaves
-  Node* accumulator = nullptr;   // owned reference; leaves that require grad
+  Node* accumulator = nullptr;   // not owned: it lives as long as a graph leads to it
   std::int32_t parameter = -1;   // index into Trace::parameters
   std::uint64_t offset = 0;
   Shape shape;

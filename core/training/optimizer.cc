@@ -13,6 +13,17 @@ Tensor total_norm(Tape& tape, const std::vector<Tensor>& parameters) {
   return vector_norm(stack(norms, Sym::none));
 }
 
+struct OptimizerRow {
+  Optimizer kind;
+  std::unique_ptr<OptimizerStep> (*make)();
+};
+
+constexpr OptimizerRow kOptimizers[] = {
+    {Optimizer::adamw_fused, make_adamw_fused},     {Optimizer::adamw_foreach, make_adamw_foreach},
+    {Optimizer::adamw_forloop, make_adamw_forloop}, {Optimizer::sgd, make_sgd},
+    {Optimizer::sgd_momentum, make_sgd_momentum},   {Optimizer::adafactor_hf, make_adafactor_hf},
+};
+
 }  // namespace
 
 void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm) {
@@ -27,31 +38,27 @@ void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double ma
   }
 }
 
-void FusedAdamW::step(Tape& tape, const std::vector<Tensor>& parameters) {
-  const Tape::Scope scope(tape, "adamw");
-  const Tape::NoGrad no_grad(tape);
-  if (states_.empty()) {
-    const Tape::In in(tape, Category::optimizer_states);
-    states_.reserve(parameters.size());
-    for (const Tensor& parameter : parameters) {
-      State& state = states_.emplace_back();
-      {
-        const Tape::Scope name(tape, "step");
-        state.step = zeros(tape, Shape{}, DType::f32);
-      }
-      {
-        const Tape::Scope name(tape, "exp_avg");
-        state.exp_avg = zeros_like(parameter);
-      }
-      const Tape::Scope name(tape, "exp_avg_sq");
-      state.exp_avg_sq = zeros_like(parameter);
-    }
+std::unique_ptr<OptimizerStep> make_optimizer(Optimizer kind) {
+  for (const OptimizerRow& row : kOptimizers) {
+    if (row.kind == kind) return row.make();
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const State& state = states_[i];
-    if (!parameters[i].grad()) continue;
-    tape.run(OpKind::adamw, {&parameters[i].grad()}, {&parameters[i], &state.exp_avg, &state.exp_avg_sq, &state.step});
-  }
+  return nullptr;
+}
+
+void optimizer_math(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> outputs) {
+  (*outputs.begin())->tape().run(OpKind::optimizer_math, inputs, outputs);
+}
+
+Tensor optimizer_temporary(const Tensor& a, DType dtype, OpKind op) {
+  Tensor result = a.tape().empty(op, a.shape(), dtype);
+  a.tape().run(op, {&a}, {&result});
+  return result;
+}
+
+Tensor optimizer_temporary(Tape& tape, const Shape& shape, DType dtype) {
+  Tensor result = tape.empty(OpKind::optimizer_math, shape, dtype);
+  tape.run(OpKind::optimizer_math, {}, {&result});
+  return result;
 }
 
 }  // namespace ledger

@@ -1,6 +1,7 @@
-// optimizer.h - gradient clipping and the optimizer step, as torch.optim runs them on parameter lists.
+// optimizer.h - gradient clipping and the optimizer step, as torch.optim and friends run them on parameter lists.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "core/config/recipe.h"
@@ -12,17 +13,26 @@ namespace ledger {
 // Source: torch/nn/utils/clip_grad.py (2.14).
 void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm);
 
-// One optimizer; its states are made lazily, at the first step, in the parameters' dtype.
-class FusedAdamW {
+// States are made lazily, at the first step. `parameters` are the trainable ones, the same list at every step.
+class OptimizerStep {
  public:
-  // Source: torch/optim/adam.py, _init_group and _fused_adam (no temporaries).
-  void step(Tape& tape, const std::vector<Tensor>& parameters);
-
- private:
-  struct State {
-    Tensor step, exp_avg, exp_avg_sq;
-  };
-  std::vector<State> states_;
+  virtual ~OptimizerStep() = default;
+  virtual void step(Tape& tape, const std::vector<Tensor>& parameters) = 0;
 };
+
+std::unique_ptr<OptimizerStep> make_optimizer(Optimizer kind);  // nullptr when it is not modelled
+
+// One file each: adamw.cc, sgd.cc, adafactor.cc.
+std::unique_ptr<OptimizerStep> make_adamw_fused();
+std::unique_ptr<OptimizerStep> make_adamw_foreach();
+std::unique_ptr<OptimizerStep> make_adamw_forloop();
+std::unique_ptr<OptimizerStep> make_sgd();
+std::unique_ptr<OptimizerStep> make_sgd_momentum();
+std::unique_ptr<OptimizerStep> make_adafactor_hf();
+
+// Helpers of the optimizers' files: in-place arithmetic (no memory), and a temporary like `a`.
+void optimizer_math(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> outputs);
+Tensor optimizer_temporary(const Tensor& a, DType dtype, OpKind op = OpKind::optimizer_math);
+Tensor optimizer_temporary(Tape& tape, const Shape& shape, DType dtype);
 
 }  // namespace ledger

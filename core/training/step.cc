@@ -14,8 +14,37 @@ namespace {
 constexpr std::uint64_t kEventsPerLayer = 700;
 constexpr std::uint64_t kMostEvents = 8u << 20;
 
+// QLoRA prepared by PEFT holds what is not quantised in fp32 (prepare_model_for_kbit_training).
 DType weight_dtype(const Recipe& recipe) {
+  if (recipe.method == Method::qlora && recipe.prepare_kbit) return DType::f32;
   return recipe.precision == Precision::bf16 ? DType::bf16 : DType::f32;
+}
+
+LinearPolicy linear_policy(const Recipe& recipe) {
+  LinearPolicy policy;
+  if (recipe.method == Method::full) return policy;
+  policy.quantise = recipe.method == Method::qlora;
+  policy.double_quant = recipe.double_quant;
+  policy.rank = recipe.rank;
+  policy.targets = recipe.targets;
+  policy.adapter_dtype = recipe.adapter_dtype == AdapterDtype::bf16 ? DType::bf16 : DType::f32;
+  policy.dropout = recipe.lora_dropout;
+  policy.dora = recipe.dora;
+  return policy;
+}
+
+ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
+  ModelOptions model;
+  model.weights = options.weights.value_or(weight_dtype(recipe));
+  model.batch = recipe.batch;
+  model.seq = recipe.seq;
+  model.checkpointing = recipe.checkpointing;
+  model.attention = recipe.attention;
+  model.linears = linear_policy(recipe);
+  // PEFT and transformers call enable_input_require_grads() when checkpointing a model whose base is frozen.
+  model.input_requires_grad = recipe.method != Method::full && recipe.checkpointing != Checkpointing::none;
+  model.keep_outputs = recipe.keep_outputs;
+  return model;
 }
 
 bool autocasts(const Recipe& recipe) {
@@ -25,15 +54,9 @@ bool autocasts(const Recipe& recipe) {
 class TrainingLoop {
  public:
   TrainingLoop(Tape& tape, const ModelConfig& config, const Recipe& recipe, const TraceOptions& options)
-      : tape_(tape), options_(options), autocast_(autocasts(recipe)) {
+      : tape_(tape), recipe_(recipe), options_(options), optimizer_(make_optimizer(recipe.optimizer)) {
     tape_.begin_phase("load");
-    const ModelOptions model_options{
-        .weights = options.weights.value_or(weight_dtype(recipe)),
-        .batch = recipe.batch,
-        .seq = recipe.seq,
-        .checkpoint_layers = recipe.checkpointing == Checkpointing::full,
-    };
-    model_ = build_model(tape_, config, model_options);
+    model_ = build_model(tape_, config, model_options(recipe, options));
   }
 
   void run(std::uint32_t steps) {
@@ -42,32 +65,51 @@ class TrainingLoop {
 
  private:
   void run_step(const std::string& step) {
-    tape_.begin_phase(step + "forward");
-    if (!inputs_) inputs_ = model_->make_inputs(tape_);
-    {
-      Tensor loss = forward();
-      if (options_.operands) tape_.trace().losses.push_back(loss.impl()->storage->id);
-      tape_.begin_phase(step + "backward");
-      tape_.backward(loss);
+    for (std::uint64_t micro = 1; micro <= recipe_.grad_accum; ++micro) {
+      run_micro_batch(recipe_.grad_accum == 1 ? step : step + std::to_string(micro) + ".");
     }
     tape_.begin_phase(step + "optimizer");
-    if (options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->parameters(), options_.max_grad_norm);
-    optimizer_.step(tape_, model_->parameters());
+    if (options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->trainable(), options_.max_grad_norm);
+    optimizer_->step(tape_, model_->trainable());
     tape_.begin_phase(step + "zero_grad");
-    for (Tensor& parameter : model_->parameters()) parameter.clear_grad();
+    for (Tensor parameter : model_->trainable()) parameter.clear_grad();
+  }
+
+  void run_micro_batch(const std::string& prefix) {
+    tape_.begin_phase(prefix + "forward");
+    if (!inputs_) inputs_ = model_->make_inputs(tape_);
+    Tensor loss = forward();
+    if (options_.operands) tape_.trace().losses.push_back(loss.impl()->storage->id);
+    tape_.begin_phase(prefix + "backward");
+    {
+      const Tape::In in(tape_, Category::logits);
+      if (recipe_.grad_accum != 1) loss = loss / static_cast<double>(recipe_.grad_accum);
+      tape_.backward(loss);
+    }
+    model_->replace_outputs(Tensor());
   }
 
   Tensor forward() {
-    if (!autocast_) return model_->forward(inputs_);
-    const Tape::Autocast autocast(tape_, true, DType::bf16);
-    return model_->forward(inputs_);
+    if (!autocasts(recipe_)) return model_->forward(inputs_);
+    Tensor loss;
+    {
+      const Tape::Autocast autocast(tape_, true, DType::bf16);
+      loss = model_->forward(inputs_);
+    }
+    // accelerate's convert_outputs_to_fp32 makes an fp32 copy of the logits that the loop then holds instead.
+    if (recipe_.keep_outputs) {
+      const Tape::NoGrad no_grad(tape_);
+      const Tape::In in(tape_, Category::logits);
+      model_->replace_outputs(to(model_->outputs(), DType::f32));
+    }
+    return loss;
   }
 
   Tape& tape_;
+  const Recipe& recipe_;
   const TraceOptions& options_;
-  bool autocast_;
   std::unique_ptr<Model> model_;
-  FusedAdamW optimizer_;
+  std::unique_ptr<OptimizerStep> optimizer_;
   Tensor inputs_;
 };
 

@@ -1,5 +1,7 @@
 #include "core/training/support.h"
 
+#include "core/training/optimizer.h"
+
 #include <string>
 
 namespace ledger {
@@ -14,20 +16,18 @@ struct Refusal {
 // Order: what no framework can run, then what is not modelled yet.
 constexpr Refusal kRefusals[] = {
     {"stack", "stack_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.stack != Stack::hf; }},
-    {"method", "method_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.method != Method::full; }},
     {"precision", "precision_not_modelled",
-     [](const ModelConfig& c, const Recipe& r) {
-       const bool fp32_stack = c.architecture == Architecture::plain && r.precision == Precision::fp32;
-       return r.precision != Precision::bf16 && r.precision != Precision::amp_bf16 && !fp32_stack;
+     [](const ModelConfig&, const Recipe& r) {
+       const bool full = r.method == Method::full || r.precision == Precision::bf16;
+       return !full || (r.precision != Precision::bf16 && r.precision != Precision::amp_bf16 && r.precision != Precision::fp32);
      }},
     {"optimizer", "optimizer_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return r.optimizer != Optimizer::adamw_fused; }},
-    {"grad_accum", "grad_accum_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.grad_accum != 1; }},
+     [](const ModelConfig&, const Recipe& r) { return make_optimizer(r.optimizer) == nullptr; }},
     {"attention", "attention_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return r.attention != Attention::sdpa && r.attention != Attention::flash; }},
+     [](const ModelConfig&, const Recipe& r) { return r.attention == Attention::cudnn; }},
     {"checkpointing", "checkpointing_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
-       return r.checkpointing != Checkpointing::none && r.checkpointing != Checkpointing::full;
+       return r.checkpointing == Checkpointing::selective || r.checkpointing == Checkpointing::offload;
      }},
     {"checkpointing", "plain_stack_has_no_layers_to_checkpoint",
      [](const ModelConfig& c, const Recipe& r) {
@@ -35,7 +35,6 @@ constexpr Refusal kRefusals[] = {
      }},
     {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
-    {"keep_outputs", "keep_outputs_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.keep_outputs; }},
     {"dp", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
        return r.dp * r.tp * r.pp * r.cp * r.ep != 1 || r.zero != 0 || r.fsdp != 0 || r.sequence_parallel;

@@ -1,0 +1,86 @@
+#include "core/models/attention.h"
+
+#include <cmath>
+
+namespace ledger {
+namespace {
+
+// transformers integrations/sdpa_attention.py, repeat_kv: a copy at all query heads.
+Tensor repeat_kv(const Tensor& x, Dim heads) {
+  const Dim kv = x.dim(1);
+  if (kv.size == heads.size) return x;
+  const Dim times_repeated{heads.size / kv.size, Sym::none};
+  const Tensor five = unsqueeze(x, 2);
+  const Tensor expanded = expand(five, {x.dim(0), kv, times_repeated, x.dim(2), x.dim(3)});
+  return reshape(expanded, {x.dim(0), heads, x.dim(2), x.dim(3)});
+}
+
+// transformers models/llama/modeling_llama.py, eager_attention_forward.
+Attended eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+  const Tensor key_states = repeat_kv(k, q.dim(1));
+  const Tensor value_states = repeat_kv(v, q.dim(1));
+  Tensor weights = matmul(q, transpose(key_states, 2, 3));
+  weights = weights * (1 / std::sqrt(static_cast<double>(q.dim(3).size)));
+  weights = weights + mask;
+  weights = softmax(weights, DType::f32);
+  weights = to(weights, q.dtype());
+  const Tensor output = matmul(weights, value_states);
+  return {contiguous(transpose(output, 1, 2)), weights};
+}
+
+// aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math, causal.
+Tensor math(const Tensor& query, const Tensor& key, const Tensor& value) {
+  Tape& tape = query.tape();
+  const Tensor q0 = tape.autocast_low(query), k0 = tape.autocast_low(key), v0 = tape.autocast_low(value);
+  const DType origin = q0.dtype();
+  const bool half = origin == DType::bf16 || origin == DType::f16;
+  const Tensor upcast_q = half ? to(q0, DType::f32) : q0;
+  const Tensor upcast_k = half ? to(k0, DType::f32) : k0;
+  const Tensor upcast_v = half ? to(v0, DType::f32) : v0;
+  const double scaling = std::pow(static_cast<double>(q0.dim(3).size), -0.25);
+  const Tensor q = upcast_q * scaling;
+  Tensor mask = causal_mask(tape, {q.dim(2), k0.dim(2)});
+  mask = additive_mask(mask, q.dtype(), true);
+  const Tensor k = repeat_kv(upcast_k, q.dim(1));
+  const Tensor v = repeat_kv(upcast_v, q.dim(1));
+  Tensor weights = matmul(q, transpose(k * scaling, 2, 3));
+  weights = weights + mask;
+  weights = safe_softmax(weights);
+  return to(matmul(weights, v), origin);
+}
+
+}  // namespace
+
+Attention sdpa_kernel(DType dtype, bool grouped) {
+  if (dtype == DType::bf16 || dtype == DType::f16) return Attention::flash;
+  return grouped ? Attention::math : Attention::efficient;
+}
+
+Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+  if (kind == Attention::eager) return eager(q, k, v, mask);
+  if (kind == Attention::sdpa) {
+    const Tape& tape = q.tape();
+    const DType dtype = tape.autocast_enabled() && q.dtype() == DType::f32 ? tape.autocast_dtype() : q.dtype();
+    // fp64 has no fused kernel on a GPU; numerics tests run the flash operator, which computes the same function.
+    kind = dtype == DType::f64 ? Attention::flash : sdpa_kernel(dtype, q.dim(1).size != k.dim(1).size);
+  }
+  Tensor output;
+  if (kind == Attention::math) {
+    output = math(q, k, v);
+  } else if (kind == Attention::efficient) {
+    output = efficient_attention(q, k, v);
+  } else {
+    output = flash_attention(q, k, v);
+  }
+  return {contiguous(transpose(output, 1, 2)), Tensor()};
+}
+
+Tensor make_mask(Attention kind, Tape& tape, Dim s, DType dtype) {
+  if (kind != Attention::eager) return Tensor();
+  const Tape::Scope scope(tape, "causal_mask");
+  const Tape::NoGrad no_grad(tape);
+  const Tensor mask = causal_mask(tape, {{1, Sym::none}, {1, Sym::none}, s, s});
+  return additive_mask(mask, dtype, false);
+}
+
+}  // namespace ledger

@@ -1,0 +1,185 @@
+#include "core/models/linear.h"
+
+#include "core/models/modules.h"
+
+namespace ledger {
+namespace {
+
+Tensor transposed(const Tensor& weight) {
+  return transpose(weight, 0, 1);
+}
+
+void matmul_4bit_backward(Node& node, const Gradients& in, Gradients& out) {
+  // The packed weight and the pieces of its quantisation state; nothing else is needed to make the weight again.
+  std::array<Tensor, kMaxSaved> saved;
+  for (std::size_t i = 0; i < node.saved_count; ++i) saved[i] = node.tape->unpack(node, i);
+  const bool nested = node.attr.i[0] != 0;
+  Weight4bit weight;
+  weight.out = in[0].dim(-1);
+  weight.in = node.input_shape.last();
+  weight.original = static_cast<DType>(node.attr.i[1]);
+  weight.packed = saved[0];
+  weight.absmax = saved[1];
+  weight.code = saved[2];
+  if (nested) {
+    weight.offset = saved[3];
+    weight.absmax2 = saved[4];
+    weight.code2 = saved[5];
+  }
+  Tensor dequantised = to(weight.dequantise(), in[0].dtype());
+  const Tensor no_bias;
+  out[0] = linear(in[0], transposed(dequantised), no_bias);
+}
+
+// MatMul4Bit.apply: saves the packed weight and its state, neither the input nor a 16-bit weight.
+Tensor matmul_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias) {
+  Tape& tape = x.tape();
+  Node* node = tape.node(matmul_4bit_backward, {&x});
+  if (node != nullptr) node->attr.i = {weight.absmax2 ? 1 : 0, static_cast<std::int64_t>(weight.original)};
+  Tensor result;
+  {
+    const Tape::NoGrad no_grad(tape);
+    const Tensor dequantised = to(weight.dequantise(), x.dtype());
+    result = linear(x, dequantised, bias);
+  }
+  for (const Tensor* part : {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}) {
+    if (*part) tape.save(node, *part);
+  }
+  if (node != nullptr) result = tape.detach(result);
+  tape.attach(node, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor Weight4bit::dequantise() const {
+  Tape& tape = packed.tape();
+  const Tape::NoGrad no_grad(tape);
+  Tensor scales = absmax;
+  if (absmax2) {
+    scales = tape.empty(OpKind::dequantise, absmax.shape(), DType::f32);
+    tape.run(OpKind::dequantise, {&absmax, &absmax2, &code2}, {&scales});
+    add_inplace(scales, offset);
+  }
+  Tensor result = tape.empty(OpKind::dequantise, {out, in}, original);
+  tape.run(OpKind::dequantise, {&packed, &scales, &code}, {&result});
+  return result;
+}
+
+Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias) {
+  Tape& tape = builder.tape();
+  const Tape::Scope scope(tape, name);
+  const LinearPolicy& policy = builder.policy();
+  const std::string full = path + name;
+  const bool output_layer = path.empty();  // lm_head: PEFT's all-linear and bitsandbytes both leave it alone
+  Linear linear;
+  linear.name = name;
+  if (policy.quantise && !output_layer) {
+    linear.quantised = builder.weight_4bit(out, in);
+  } else {
+    linear.weight = builder.parameter(full, {out, in}, Parameter::Role::matrix);
+  }
+  if (bias) linear.bias = builder.parameter(full, {out}, Parameter::Role::bias, "bias");
+  if (!output_layer && policy.adapts(name)) linear.adapter = builder.adapter(full, in, out);
+  return linear;
+}
+
+Tensor Linear::base(const Tensor& x) const {
+  if (!quantised) return linear(x, weight, bias);
+  // Linear4bit.forward: the input in the compute dtype, the result back in the input's.
+  const Tensor input = to(x, DType::bf16);
+  if (bias && bias.dtype() != DType::bf16) {
+    const Tape::NoGrad no_grad(x.tape());
+    const Tape::In in(x.tape(), Category::weights);
+    bias = to(bias, DType::bf16);
+  }
+  return to(matmul_4bit(input, *quantised, bias), x.dtype());
+}
+
+Tensor Linear::forward(const Tensor& x) const {
+  const Tape::Scope scope(x.tape(), name);
+  Tensor result = base(x);
+  if (!adapter) return result;
+  return quantised ? with_lora_4bit(x, std::move(result)) : with_lora(x, std::move(result));
+}
+
+namespace {
+
+// lora_B(lora_A(dropout(x))) * scaling, each temporary gone as soon as the next is made.
+Tensor delta(const Adapter& adapter, const Tensor& x) {
+  const Tensor no_bias;
+  Tensor t;
+  {
+    const Tape::Scope scope(x.tape(), "lora_A");
+    t = linear(dropout(x, adapter.dropout), adapter.a, no_bias);
+  }
+  {
+    const Tape::Scope scope(x.tape(), "lora_B");
+    t = linear(t, adapter.b, no_bias);
+  }
+  return t * adapter.scaling;
+}
+
+}  // namespace
+
+// peft lora/layer.py, Linear.forward.
+Tensor Linear::with_lora(const Tensor& x, Tensor result) const {
+  const DType dtype = result.dtype();
+  const Tensor cast = to(x, adapter->a.dtype());
+  if (adapter->magnitude) {
+    result = with_dora(cast, result);
+  } else {
+    result = result + delta(*adapter, cast);
+  }
+  return to(result, dtype);
+}
+
+// peft lora/bnb.py, Linear4bit.forward: the result is cloned first. It asks torch.is_autocast_enabled() whether to cast by
+// hand; the reference traces ran where the answer is no (see docs/accuracy.md), which costs o_proj one more 16-bit copy.
+Tensor Linear::with_lora_4bit(const Tensor& x, Tensor result) const {
+  result = clone(result);
+  const DType dtype = result.dtype();
+  const Tensor cast = to(x, adapter->a.dtype());
+  if (adapter->magnitude) return to(with_dora(cast, result), dtype);
+  const Tensor output = to(delta(*adapter, cast), dtype);
+  return result + output;
+}
+
+// peft lora/dora.py, DoraLinearLayer: magnitude over the norm of W + scaling B A, whose product is made by sending an
+// identity matrix through the adapter; its graph dies with this function. [1, out]
+Tensor Linear::dora_scale(const Tensor& x) const {
+  Tape& tape = x.tape();
+  const Tape::Scope scope(tape, "lora_magnitude_vector");
+  const Tensor no_bias;
+  const Tensor identity = eye(tape, adapter->a.dim(1), x.dtype());
+  Tensor lora_weight = linear(identity, adapter->a, no_bias);
+  lora_weight = transpose(linear(lora_weight, adapter->b, no_bias), 0, 1);
+  Tensor weight_norm;
+  const Tensor whole = to(quantised ? quantised->dequantise() : weight, x.dtype());
+  {
+    const Tensor detached = tape.detach(lora_weight);
+    Tensor sum = detached * adapter->scaling;
+    sum = whole + sum;
+    weight_norm = row_norm(sum);
+  }
+  const Tensor scale = div(adapter->magnitude, weight_norm);
+  return view(scale, {{1, Sym::none}, scale.dim(0)});
+}
+
+// peft lora/variants.py, DoraLinearVariant.forward: without dropout the base result is reused.
+Tensor Linear::with_dora(const Tensor& x, const Tensor& result) const {
+  const Tensor dropped = dropout(x, adapter->dropout);
+  const Tensor no_bias;
+  const Tensor scale = dora_scale(dropped);
+  Tensor lora_result = linear(dropped, adapter->a, no_bias);
+  lora_result = linear(lora_result, adapter->b, no_bias);
+  const Tensor base_result = adapter->dropout == 0 ? result : linear(dropped, quantised ? quantised->dequantise() : weight, no_bias);
+  Tensor first = add(scale, -1.0);
+  first = first * base_result;
+  Tensor second = scale * lora_result;
+  second = second * adapter->scaling;
+  const Tensor dora = first + second;
+  return result + dora;
+}
+
+}  // namespace ledger

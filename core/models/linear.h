@@ -1,0 +1,53 @@
+// linear.h - linear layers: plain, with a LoRA or DoRA adapter, and with a 4-bit base.
+//
+// Sources: torch.nn.Linear; peft tuners/lora/{layer,bnb,dora,variants}.py; bitsandbytes nn/modules.py Linear4bit and
+// autograd/_functions.py MatMul4Bit.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/trace/operators.h"
+
+namespace ledger {
+
+class ModuleBuilder;
+
+// A frozen NF4 weight as bitsandbytes stores it, in blocks of 64. Source: bitsandbytes functional.py quantize_4bit.
+struct Weight4bit {
+  Dim out, in;
+  DType original = DType::bf16;        // dtype that dequantising gives back
+  Tensor packed;                       // uint8 [ceil(out*in / 2), 1]
+  Tensor absmax, code;                 // per block; 16 values
+  Tensor offset, absmax2, code2;       // double quantisation of absmax: empty without it
+
+  // The whole weight again, [out, in], a temporary of `original` dtype.
+  Tensor dequantise() const;
+};
+
+struct Adapter {
+  Tensor a, b;        // [r, in], [out, r]
+  Tensor magnitude;   // DoRA: [out]
+  double scaling = 1;
+  double dropout = 0;
+};
+
+struct Linear {
+  const char* name = "";
+  Tensor weight;        // [out, in]
+  mutable Tensor bias;  // [out] or empty; a 4-bit layer turns it into its compute dtype when it first runs
+  std::optional<Weight4bit> quantised;
+  std::optional<Adapter> adapter;
+
+  static Linear make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias);
+  Tensor forward(const Tensor& x) const;  // x [.., in] -> [.., out]
+
+ private:
+  Tensor base(const Tensor& x) const;
+  Tensor with_lora(const Tensor& x, Tensor result) const;
+  Tensor with_lora_4bit(const Tensor& x, Tensor result) const;
+  Tensor dora_scale(const Tensor& x) const;
+  Tensor with_dora(const Tensor& x, const Tensor& result) const;
+};
+
+}  // namespace ledger

@@ -1,0 +1,110 @@
+// attention_ops.cc - softmax, dropout, masks and the fused attention kernels.
+
+#include "core/trace/backward_rules.h"
+#include "core/trace/operators.h"
+#include "core/trace/strides.h"
+
+namespace ledger {
+namespace {
+
+// The result of a softmax kind: allocated, run and saved, before and after as PyTorch does.
+Tensor softmax_node(const Tensor& a) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::softmax, {&a});
+  Tensor result = tape.empty(OpKind::softmax, a.shape(), a.dtype());
+  tape.run(OpKind::softmax, {&a}, {&result});
+  tape.save_output(node, result);
+  tape.attach(node, result);
+  return result;
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& a, DType dtype) {
+  return softmax_node(to(a, dtype));
+}
+
+Tensor safe_softmax(const Tensor& a) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::softmax, {&a});
+  Tensor out = tape.empty(OpKind::softmax, a.shape(), a.dtype());
+  tape.run(OpKind::softmax, {&a}, {&out});
+  const Tensor masked = tape.empty(OpKind::is_masked, a.shape(), DType::boolean);
+  tape.run(OpKind::is_masked, {&a}, {&masked});
+  Shape rows = a.shape();
+  rows.set_last({1, Sym::none});
+  const Tensor masked_rows = tape.empty(OpKind::all, rows, DType::boolean);
+  tape.run(OpKind::all, {&masked}, {&masked_rows});
+  Tensor result = tape.empty(OpKind::zero_masked_rows, a.shape(), a.dtype());
+  tape.run(OpKind::zero_masked_rows, {&masked_rows, &out}, {&result});
+  tape.save_output(node, result);
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor dropout(const Tensor& a, double p) {
+  if (p == 0) return a;
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::dropout, {&a});
+  if (node != nullptr) node->attr.x = p;
+  const auto strides = elementwise_strides(a.shape(), a);
+  Tensor result = tape.empty(OpKind::dropout, a.shape(), a.dtype(), strides ? &*strides : nullptr);
+  const Tensor mask = tape.empty(OpKind::dropout, a.shape(), DType::boolean, strides ? &*strides : nullptr);
+  tape.run(OpKind::dropout, {&a}, {&result, &mask}, {p, {}});
+  tape.save(node, mask);
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor causal_mask(Tape& tape, const Shape& shape) {
+  Tensor mask = tape.empty(OpKind::causal_mask, shape, DType::boolean);
+  tape.run(OpKind::causal_mask, {}, {&mask});
+  return mask;
+}
+
+Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite) {
+  Tensor result = mask.tape().empty(OpKind::additive_mask, mask.shape(), dtype);
+  mask.tape().run(OpKind::additive_mask, {&mask}, {&result}, {infinite ? 1.0 : 0.0, {}});
+  return result;
+}
+
+Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+  Tape& tape = query.tape();
+  const Tensor q = tape.autocast_low(query);
+  const Tensor k = tape.autocast_low(key);
+  const Tensor v = tape.autocast_low(value);
+  Node* node = tape.node(backward::efficient_attention, {&q, &k, &v});
+  for (const Tensor* input : {&q, &k, &v}) tape.save(node, *input);
+  const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
+  Tensor out = transpose(tape.empty(OpKind::efficient_attention, {b, s, nh, d}, q.dtype()), 1, 2);
+  const Dim aligned{round_up(s.size, 32), s.size % 32 == 0 ? s.sym : Sym::none};
+  const Tensor logsumexp = tape.empty(OpKind::efficient_attention, {b, nh, aligned}, DType::f32);
+  const Tensor seed = tape.empty(OpKind::efficient_attention, Shape{}, DType::i64);
+  const Tensor offset = tape.empty(OpKind::efficient_attention, Shape{}, DType::i64);
+  tape.run(OpKind::efficient_attention, {&q, &k, &v}, {&out, &logsumexp, &seed, &offset});
+  tape.save_output(node, out);
+  for (const Tensor* output : {&logsumexp, &seed, &offset}) tape.save(node, *output);
+  tape.attach(node, out);
+  return out;
+}
+
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+  Tape& tape = query.tape();
+  const Tensor q = tape.autocast_low(query);
+  const Tensor k = tape.autocast_low(key);
+  const Tensor v = tape.autocast_low(value);
+  Node* node = tape.node(backward::flash_attention, {&q, &k, &v});
+  for (const Tensor* input : {&q, &k, &v}) tape.save(node, *input);
+  const auto strides = elementwise_strides(q.shape(), q);
+  Tensor out = tape.empty(OpKind::flash_attention, q.shape(), q.dtype(), strides ? &*strides : nullptr);
+  const Tensor logsumexp = tape.empty(OpKind::flash_attention, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
+  const Tensor rng_state = tape.empty(OpKind::flash_attention, {{16, Sym::none}}, DType::u8);
+  const Tensor unused = tape.empty(OpKind::flash_attention, {{8, Sym::none}}, DType::u8);
+  tape.run(OpKind::flash_attention, {&q, &k, &v}, {&out, &logsumexp, &rng_state, &unused});
+  tape.save_output(node, out);
+  for (const Tensor* output : {&logsumexp, &rng_state, &unused}) tape.save(node, *output);
+  tape.attach(node, out);
+  return out;
+}
+
+}  // namespace ledger
