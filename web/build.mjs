@@ -38,7 +38,7 @@ async function bundle() {
   await build({
     entryPoints: { page: join(here, 'src/page.ts') },
     outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning',
-    plugins: [minifyStyles],
+    alias: { 'd3-color': join(here, 'src/format/no_color.ts') }, plugins: [minifyStyles],
   });
   await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), minify: true, charset: 'utf8', logLevel: 'warning' });
   await copyFile(join(here, 'src/index.html'), join(out, 'index.html'));

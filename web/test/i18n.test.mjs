@@ -54,6 +54,15 @@ test('every file that the core recognises has a name', async () => {
   for (const id of ids) assert.ok(`file.${id}` in TEXTS.en, id);
 });
 
+test('every limit and note of the core has words', async () => {
+  const report = await core('answer/report.cc');
+  const limits = [...report.matchAll(/^ {4}\{"(\w+)", /gm)].map((match) => match[1]);
+  const notes = [...report.matchAll(/member\("id", "(\w+)"\)/g), ...(await core('config/model_config.cc')).matchAll(/notes\.emplace_back\("(\w+)"/g)].map((match) => match[1]);
+  assert.ok(limits.length > 0 && notes.length > 0);
+  for (const id of limits) assert.ok(`limit.${id}` in TEXTS.en, id);
+  for (const id of notes) assert.ok(`note.${id}` in TEXTS.en, id);
+});
+
 test('problems say positions, lists and ranges in words', () => {
   const [en, zh] = voices;
   const facts = { where: '', read: '', expected: '', nearest: '' };

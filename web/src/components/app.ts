@@ -7,7 +7,7 @@ import { problem, type Problem, type Report } from '../core/types.js';
 import { browserLang, I18n } from '../i18n/i18n.js';
 import { unavailableChoices } from '../state/availability.js';
 import { findPreset } from '../state/presets.js';
-import type { Lang } from '../state/request.js';
+import { configText, type Lang } from '../state/request.js';
 import { fetchSamples } from '../state/samples.js';
 import { Session, type Said } from '../state/session.js';
 import { Announcer } from './announcer.js';
@@ -29,6 +29,8 @@ import './share_view.js';
 import './timeline_view.js';
 import { headlineKey } from './verdict_view.js';
 
+const QUIET_MS = 200;
+
 @customElement('memory-ledger')
 export class MemoryLedger extends LitElement {
   static override styles = appStyles;
@@ -36,6 +38,7 @@ export class MemoryLedger extends LitElement {
   @state() private failure: Problem | undefined;
   @state() private unavailable: ReadonlySet<string> = new Set();
   private session: Session | undefined;
+  private timer = 0;
   private i18n = new I18n(browserLang(), 'gib');
   private readonly announcer = new Announcer();
   private readonly drop = new DropController(this, {
@@ -76,7 +79,17 @@ export class MemoryLedger extends LitElement {
   private async afterFirstAnswer(session: Session): Promise<void> {
     await this.updateComplete;
     for (const sample of await fetchSamples(new URL('.', import.meta.url))) session.addMeasured(sample.text, sample.name, true);
-    this.unavailable = unavailableChoices(session.core);
+    this.lookAround(session);
+  }
+
+  // After the answer is drawn: what the form may offer next to the present recipe.
+  private lookAround(session: Session): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      const plain = /"layers"/.test(configText(session.request.model));
+      const found = unavailableChoices(session.core, session.request.recipe, plain);
+      if ([...found].join() !== [...this.unavailable].join()) this.unavailable = found;
+    }, QUIET_MS);
   }
 
   private sessionChanged(): void {
@@ -85,6 +98,7 @@ export class MemoryLedger extends LitElement {
     this.speak();
     history.replaceState(history.state, '', session.hash);
     this.requestUpdate();
+    this.lookAround(session);
     void this.updateComplete.then(() => this.announcer.announce(this.headline()));
   }
 
@@ -124,17 +138,24 @@ export class MemoryLedger extends LitElement {
 
   protected override render(): TemplateResult {
     const { i18n } = this;
-    return html`<div class="page" @change-request=${this.onChange}>
+    return html`<a class="skip" href="#answer" @click=${this.skip}>${i18n.t('page.skip')}</a>
+    <div class="page" @change-request=${this.onChange}>
       <ml-header .i18n=${i18n} .hash=${this.session?.hash ?? ''}></ml-header>
-      ${this.failure ? html`<main class="failure" role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></main>`
+      ${this.failure ? html`<main class="failure" id="answer" tabindex="-1"><div role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></div></main>`
         : this.session ? this.body(this.session)
-        : html`<main class="loading" aria-busy="true"><p>${i18n.t('page.loading')}</p></main>`}
+        : html`<main class="loading" id="answer" tabindex="-1" aria-busy="true"><p>${i18n.t('page.loading')}</p></main>`}
       <footer><p>${i18n.t('page.private')}</p><p>${i18n.t('units.hint')}</p>
         <p>${this.session ? i18n.t('page.version', { version: this.session.core.catalogue.version }) : nothing}</p></footer>
       ${this.drop.over ? html`<div class="drop" aria-hidden="true">${i18n.t('box.drop')}</div>` : nothing}
       ${this.mini()}
       ${this.announcer.render()}
     </div>`;
+  }
+
+  // The hash is the page's state, so the jump is made by hand.
+  private skip(event: Event): void {
+    event.preventDefault();
+    this.renderRoot.querySelector('main')?.focus();
   }
 
   // On a phone the answer lies below the inputs: until it is in sight, its headline stands at the screen's foot.

@@ -95,7 +95,7 @@ export class LedgerView extends LedgerElement {
     const key = `${branch.category}/${group.name}`;
     const open = this.isOpen(key);
     const lone = branch.groups.length === 1;
-    const name = html`<span class="mono">${group.name || this.i18n.t('ledger.rest')}</span> <span class="soft small">(${group.lines.length})</span>`;
+    const name = html`<span class="mono name">${breakable(group.name || this.i18n.t('ledger.rest'))}</span> <span class="soft small">(${group.lines.length})</span>`;
     return html`${lone ? nothing : this.parentRow(key, name, group.bytes, 'group')}
       ${open || lone ? group.lines.map((line) => this.line(line)) : nothing}`;
   }

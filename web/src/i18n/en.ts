@@ -242,6 +242,8 @@ export const en = {
   'limit.embedding_backward_sort_scratch': 'Scratch memory with which the embedding’s backward pass sorts token ids: some bytes a token, freed at once.',
   'limit.kernel_launch_scratch': 'Memory that single kernels take and give back within one call, outside the allocator.',
   'limit.head_dim_padding': 'Padding of head dimensions that are no multiple of 8, which flash attention adds inside its call.',
+  'note.rope_scaling_type_not_computed': 'The rotary scaling of this type changes values, not sizes; it is not computed:',
+  'note.quantization_config_ignored': 'The file’s quantization_config is ignored; the recipe’s method decides how weights are held:',
   'note.course_estimate': 'These are the course’s rules of thumb, not an account of tensors.',
   'note.tied_gradient_summed_out_of_place': 'Input and output embedding share one weight; its two gradients are summed into a third tensor.',
 

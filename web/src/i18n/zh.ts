@@ -244,6 +244,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'limit.embedding_backward_sort_scratch': '嵌入层反向传播对 token 排序所用的暂存内存：每个 token 若干字节，随即释放。',
   'limit.kernel_launch_scratch': '单个内核在一次调用中取用并归还、不经分配器的内存。',
   'limit.head_dim_padding': '头维度不是 8 的倍数时，flash attention 在调用内部补齐所用的内存。',
+  'note.rope_scaling_type_not_computed': '此类旋转位置缩放只改变数值，不改变大小；未计算：',
+  'note.quantization_config_ignored': '忽略文件中的 quantization_config；权重如何存放由配方的方法决定：',
   'note.course_estimate': '这是课程中的经验公式估算，不是逐个张量的账目。',
   'note.tied_gradient_summed_out_of_place': '输入与输出嵌入共享同一权重；两份梯度相加写入第三个张量。',
 
