@@ -133,13 +133,13 @@ export class MemoryLedger extends LitElement {
       case 'text': return void session.readText(change.text, change.name);
       case 'file': return void session.readFile(change.file);
       case 'forget': return session.forget(change.name);
+      case 'skip': return this.renderRoot.querySelector('main')?.focus();
     }
   }
 
   protected override render(): TemplateResult {
     const { i18n } = this;
-    return html`<a class="skip" href="#answer" @click=${this.skip}>${i18n.t('page.skip')}</a>
-    <div class="page" @change-request=${this.onChange}>
+    return html`<div class="page" @change-request=${this.onChange}>
       <ml-header .i18n=${i18n} .hash=${this.session?.hash ?? ''}></ml-header>
       ${this.failure ? html`<main class="failure" id="answer" tabindex="-1"><div role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></div></main>`
         : this.session ? this.body(this.session)
@@ -150,12 +150,6 @@ export class MemoryLedger extends LitElement {
       ${this.mini()}
       ${this.announcer.render()}
     </div>`;
-  }
-
-  // The hash is the page's state, so the jump is made by hand.
-  private skip(event: Event): void {
-    event.preventDefault();
-    this.renderRoot.querySelector('main')?.focus();
   }
 
   // On a phone the answer lies below the inputs: until it is in sight, its headline stands at the screen's foot.

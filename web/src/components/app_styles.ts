@@ -12,8 +12,6 @@ export const appStyles = [base, css`
     aside { position: sticky; top: 0; max-height: 100vh; overflow-y: auto; padding: 1.25rem 4px; margin: -1.25rem -4px; scrollbar-width: thin; }
   }
   .mini { display: none; }
-  .skip { position: absolute; left: -100vw; top: 0.5rem; background: var(--raised); padding: 0.5rem 0.8rem; z-index: 4; }
-  .skip:focus { left: 0.5rem; }
   main { min-width: 0; outline-offset: 6px; }
   main:focus:not(:focus-visible) { outline: none; }
   section { padding: 2rem 0; border-top: 1px solid var(--rule); }
@@ -32,7 +30,7 @@ export const appStyles = [base, css`
       background: var(--ink); color: var(--paper); border: 0; font: 600 1rem/1.3 var(--sans); text-align: start; cursor: pointer; }
   }
   @media print {
-    .mini, .skip { display: none !important; }
+    .mini { display: none !important; }
     .columns { display: block; }
     aside { margin-bottom: 1.5rem; }
     section { break-inside: avoid-page; }

@@ -20,6 +20,8 @@ export class PageHeader extends LedgerElement {
     .pair button { border-radius: 0; margin-inline-start: -1px; }
     .pair button:first-child { border-radius: 6px 0 0 6px; margin-inline-start: 0; }
     .pair button:last-child { border-radius: 0 6px 6px 0; }
+    .skip { position: absolute; left: -100vw; top: 0.5rem; z-index: 4; }
+    .skip:focus { left: 0.5rem; }
     @media print { .tools { display: none; } }
   `];
 
@@ -29,6 +31,7 @@ export class PageHeader extends LedgerElement {
     const { i18n } = this;
     const { units } = i18n.format;
     return html`<header>
+        <button class="skip" @click=${() => this.ask({ kind: 'skip' })}>${i18n.t('page.skip')}</button>
         <div class="name">
           <svg viewBox="0 0 34 34" aria-hidden="true"><path class="ink" d="M2 6h22v4H2zM2 13h14v4H2zM2 20h18v4H2z" /><path class="accent" d="M2 28h30v3H2z" /></svg>
           <div><h1>${i18n.t('page.title')}</h1><p class="small soft">${i18n.t('page.tagline')}</p></div>
