@@ -87,6 +87,17 @@ class ReferenceTrace : public testing::TestWithParam<Row> {
       EXPECT_EQ(phase.end_bytes, bytes->as_unsigned());
     }
   }
+
+  // What attention's backward takes inside one call; the references know no cuBLAS workspaces.
+  void expect_kernel_scratch(const ModelConfig& config, const Recipe& recipe) const {
+    const Result<Trace> trace = trace_step(config, recipe);
+    ASSERT_TRUE(trace.ok());
+    for (const PhasePeak& phase : replay(trace.value(), {}).phases) {
+      const Json* row = at("phases").find(trace.value().phases[phase.phase]);
+      if (row == nullptr) continue;
+      EXPECT_EQ(phase.peak_with_workspace_bytes, number(*row, "peak_with_kernels"));
+    }
+  }
 };
 
 TEST_P(ReferenceTrace, EqualsToTheByte) {
@@ -101,6 +112,7 @@ TEST_P(ReferenceTrace, EqualsToTheByte) {
   EXPECT_EQ(p.params, number(*GetParam().row, "params"));
   EXPECT_EQ(p.trainable, number(*GetParam().row, "trainable"));
   EXPECT_EQ(p.replay.phases.front().end_bytes, number(*GetParam().row, "load"));
+  expect_kernel_scratch(config.value(), recipe.value());
   std::size_t seen = 0;
   Bytes peak = 0;
   for (const PhasePeak& phase : p.replay.phases) {
