@@ -3,12 +3,13 @@ import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { load, WEB } from './load.mjs';
 
-const { I18n, TEXTS, browserLang } = await load('i18n/i18n.ts');
+const { I18n, browserLang } = await load('i18n/i18n.ts');
+const TEXTS = { en: (await load('i18n/texts_en.ts')).texts, zh: (await load('i18n/texts_zh.ts')).texts };
 const { problemText } = await load('i18n/problem_text.ts');
 const types = await load('core/types.ts');
 const core = (path) => readFile(`${WEB}/../core/${path}`, 'utf8');
 const names = (text) => [...text.matchAll(/\{(\w+)\}/g)].map((match) => match[1]).sort();
-const voices = ['en', 'zh'].map((lang) => new I18n(lang, 'gib'));
+const voices = ['en', 'zh'].map((lang) => new I18n(lang, 'gib', TEXTS[lang]));
 
 test('both languages have the same keys, and each text the same values', () => {
   assert.deepEqual(Object.keys(TEXTS.zh).sort(), Object.keys(TEXTS.en).sort());

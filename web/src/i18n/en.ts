@@ -103,6 +103,7 @@ export const en = {
   'figures.heading': 'The four numbers people confuse',
   'figures.tensor': 'Tensors',
   'figures.tensor.is': 'sum of live tensors',
+  'figures.workspace': 'Library workspace',
   'figures.allocated': 'Allocated',
   'figures.allocated.is': 'max_memory_allocated',
   'figures.reserved': 'Reserved',

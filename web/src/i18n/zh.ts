@@ -105,6 +105,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'figures.heading': '最容易混淆的四个数',
   'figures.tensor': '张量',
   'figures.tensor.is': '存活张量之和',
+  'figures.workspace': '库工作区',
   'figures.allocated': '已分配',
   'figures.allocated.is': 'max_memory_allocated',
   'figures.reserved': '已保留',
