@@ -4,7 +4,7 @@
 // site goes to --out (default ../build/site). --measured: a folder of probe results to lay beside the page.
 
 import { build, transform } from 'esbuild';
-import { copyFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -35,10 +35,11 @@ const minifyStyles = {
 };
 
 async function bundle() {
+  await rm(join(out, 'texts'), { recursive: true, force: true }); // names carry hashes
   await build({
-    entryPoints: { page: join(here, 'src/page.ts') },
+    entryPoints: { page: join(here, 'src/page.ts') }, splitting: true, chunkNames: 'texts/[name]-[hash]',
     outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning',
-    plugins: [minifyStyles],
+    alias: { 'd3-color': join(here, 'src/format/no_color.ts') }, plugins: [minifyStyles],
   });
   await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), minify: true, charset: 'utf8', logLevel: 'warning' });
   await copyFile(join(here, 'src/index.html'), join(out, 'index.html'));
@@ -69,13 +70,14 @@ async function writeMeasured() {
 
 async function report() {
   let total = 0;
-  for (const name of ['index.html', 'page.css', 'page.js', 'ledger.js', 'ledger.wasm']) {
+  const texts = (await readdir(join(out, 'texts'))).filter((name) => name.startsWith('texts_en')).map((name) => `texts/${name}`);
+  for (const name of ['index.html', 'page.css', 'page.js', ...texts, 'ledger.js', 'ledger.wasm']) {
     const bytes = await readFile(join(out, name));
     const small = brotliCompressSync(bytes).length;
     total += small;
-    console.log(`${name.padEnd(12)} ${String(bytes.length).padStart(8)} B  gzip ${String(gzipSync(bytes).length).padStart(7)} B  brotli ${String(small).padStart(7)} B`);
+    console.log(`${name.padEnd(26)} ${String(bytes.length).padStart(8)} B  gzip ${String(gzipSync(bytes).length).padStart(7)} B  brotli ${String(small).padStart(7)} B`);
   }
-  console.log(`first load   brotli ${total} B`);
+  console.log(`first load: brotli ${total} B`);
 }
 
 function fail(message) {

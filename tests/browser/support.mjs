@@ -38,6 +38,7 @@ export function launch() {
 export async function openPage(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, locale: 'en-GB', ...options });
   const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
   const faults = [];
   page.on('pageerror', (error) => faults.push(`error: ${error.stack ?? error}`));
   page.on('console', (message) => {
@@ -77,6 +78,9 @@ export async function paste(page, text) {
 }
 
 export const message = (page) => page.locator('ml-model-box .message');
+
+// The text of a problem shown within `place`; innerText does not see into shadow roots, locators do.
+export const problemIn = (place) => place.locator('ml-problem .note').first().innerText();
 
 // axe sees into open shadow roots; run through the protocol, so the page's policy stays as it is.
 export async function axe(page) {

@@ -3,12 +3,13 @@ import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { load, WEB } from './load.mjs';
 
-const { I18n, TEXTS, browserLang } = await load('i18n/i18n.ts');
+const { I18n, browserLang } = await load('i18n/i18n.ts');
+const TEXTS = { en: (await load('i18n/texts_en.ts')).texts, zh: (await load('i18n/texts_zh.ts')).texts };
 const { problemText } = await load('i18n/problem_text.ts');
 const types = await load('core/types.ts');
 const core = (path) => readFile(`${WEB}/../core/${path}`, 'utf8');
 const names = (text) => [...text.matchAll(/\{(\w+)\}/g)].map((match) => match[1]).sort();
-const voices = ['en', 'zh'].map((lang) => new I18n(lang, 'gib'));
+const voices = ['en', 'zh'].map((lang) => new I18n(lang, 'gib', TEXTS[lang]));
 
 test('both languages have the same keys, and each text the same values', () => {
   assert.deepEqual(Object.keys(TEXTS.zh).sort(), Object.keys(TEXTS.en).sort());
@@ -52,6 +53,15 @@ test('every file that the core recognises has a name', async () => {
   const ids = new Set([...source.matchAll(/(?:Magic\{"[^}]*?"(?:sv)?, |Telltale\{|return )"(\w+)"/g)].map((match) => match[1]));
   assert.ok(ids.size > 20, [...ids].join());
   for (const id of ids) assert.ok(`file.${id}` in TEXTS.en, id);
+});
+
+test('every limit and note of the core has words', async () => {
+  const report = await core('answer/report.cc');
+  const limits = [...report.matchAll(/^ {4}\{"(\w+)", /gm)].map((match) => match[1]);
+  const notes = [...report.matchAll(/member\("id", "(\w+)"\)/g), ...(await core('config/model_config.cc')).matchAll(/notes\.emplace_back\("(\w+)"/g)].map((match) => match[1]);
+  assert.ok(limits.length > 0 && notes.length > 0);
+  for (const id of limits) assert.ok(`limit.${id}` in TEXTS.en, id);
+  for (const id of notes) assert.ok(`note.${id}` in TEXTS.en, id);
 });
 
 test('problems say positions, lists and ranges in words', () => {

@@ -34,7 +34,7 @@ test('values are read by their kind, or not at all', () => {
 
 test('the command line measures what is shown', () => {
   const request = withRecipe(FIRST_REQUEST, { method: 'lora', lora_dropout: 0.1, gpu: 'a100-80gb', targets: ['q_proj', 'v_proj'] }, DEFAULTS);
-  assert.equal(probeCommand(request), 'probe --model llama-3-8b.json --method lora --lora-dropout 0.1 --targets q_proj,v_proj --json measured.json');
+  assert.equal(probeCommand(request), 'probe --model llama-3-8b.json --method lora --lora-dropout 0.1 --gpu a100-80gb --targets q_proj,v_proj --json measured.json');
 });
 
 test('presets have distinct ids, a source and a config', () => {

@@ -4,10 +4,11 @@ import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
 import { CoreFailure, loadCore } from '../core/loader.js';
 import { problem, type Problem, type Report } from '../core/types.js';
-import { browserLang, I18n } from '../i18n/i18n.js';
+import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { unavailableChoices } from '../state/availability.js';
 import { findPreset } from '../state/presets.js';
-import type { Lang } from '../state/request.js';
+import { configText, type Lang } from '../state/request.js';
+import { hashLang } from '../state/hash.js';
 import { fetchSamples } from '../state/samples.js';
 import { Session, type Said } from '../state/session.js';
 import { Announcer } from './announcer.js';
@@ -29,6 +30,8 @@ import './share_view.js';
 import './timeline_view.js';
 import { headlineKey } from './verdict_view.js';
 
+const QUIET_MS = 200;
+
 @customElement('memory-ledger')
 export class MemoryLedger extends LitElement {
   static override styles = appStyles;
@@ -36,7 +39,8 @@ export class MemoryLedger extends LitElement {
   @state() private failure: Problem | undefined;
   @state() private unavailable: ReadonlySet<string> = new Set();
   private session: Session | undefined;
-  private i18n = new I18n(browserLang(), 'gib');
+  private timer = 0;
+  @state() private i18n: I18n | undefined; // undefined until its texts are here
   private readonly announcer = new Announcer();
   private readonly drop = new DropController(this, {
     file: (file) => void this.session?.readFile(file),
@@ -50,7 +54,7 @@ export class MemoryLedger extends LitElement {
   override connectedCallback(): void {
     super.connectedCallback();
     window.addEventListener('hashchange', this.onHash);
-    this.speak();
+    void this.speak(hashLang(location.hash) ?? browserLang());
     void this.start();
   }
 
@@ -76,31 +80,48 @@ export class MemoryLedger extends LitElement {
   private async afterFirstAnswer(session: Session): Promise<void> {
     await this.updateComplete;
     for (const sample of await fetchSamples(new URL('.', import.meta.url))) session.addMeasured(sample.text, sample.name, true);
-    this.unavailable = unavailableChoices(session.core);
+    this.lookAround(session);
+  }
+
+  // After the answer is drawn: what the form may offer next to the present recipe.
+  private lookAround(session: Session): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      const plain = /"layers"/.test(configText(session.request.model));
+      const found = unavailableChoices(session.core, session.request.recipe, plain);
+      if ([...found].join() !== [...this.unavailable].join()) this.unavailable = found;
+    }, QUIET_MS);
   }
 
   private sessionChanged(): void {
     const { session } = this;
     if (!session) return;
-    this.speak();
+    this.i18n = this.i18n?.in(session.request.units);
+    void this.speak(session.request.lang ?? browserLang());
     history.replaceState(history.state, '', session.hash);
     this.requestUpdate();
+    this.lookAround(session);
     void this.updateComplete.then(() => this.announcer.announce(this.headline()));
   }
 
-  // The language and units of the request, for this element and the document.
-  private speak(): void {
-    const { lang, units } = this.session?.request ?? { lang: undefined, units: 'gib' as const };
-    const spoken: Lang = lang ?? browserLang();
-    if (spoken !== this.i18n.lang || units !== this.i18n.format.units) this.i18n = new I18n(spoken, units);
-    document.documentElement.lang = spoken === 'zh' ? 'zh-Hans' : 'en';
+  // Speaks `lang`, here and in the document, as soon as its texts are loaded.
+  private async speak(lang: Lang): Promise<void> {
+    if (this.i18n?.lang === lang) return;
+    try {
+      const texts = await loadTexts(lang);
+      this.i18n = new I18n(lang, this.session?.request.units ?? 'gib', texts); // units as they are by now
+    } catch (error) {
+      this.failure = problem('wasm_missing', { read: String(error) }); // keeps the language it has, if any
+      return;
+    }
+    document.documentElement.lang = lang === 'zh' ? 'zh-Hans' : 'en';
     document.title = this.i18n.t('page.title');
     document.querySelector('meta[name=description]')?.setAttribute('content', this.i18n.t('page.description'));
   }
 
   private headline(): string {
     const answer = this.session?.answer;
-    if (!answer?.ok) return '';
+    if (!answer?.ok || !this.i18n) return '';
     const bytes = this.i18n.bytes(Math.abs(answer.value.verdict.headroom_bytes));
     return this.i18n.t(headlineKey(answer.value.verdict), { headroom: bytes, short: bytes, free: bytes });
   }
@@ -119,16 +140,18 @@ export class MemoryLedger extends LitElement {
       case 'text': return void session.readText(change.text, change.name);
       case 'file': return void session.readFile(change.file);
       case 'forget': return session.forget(change.name);
+      case 'skip': return this.renderRoot.querySelector('main')?.focus();
     }
   }
 
   protected override render(): TemplateResult {
     const { i18n } = this;
+    if (!i18n) return this.failure ? html`<main class="failure"><p>Memory Ledger could not be loaded: ${this.failure.read}</p></main>` : html``;
     return html`<div class="page" @change-request=${this.onChange}>
       <ml-header .i18n=${i18n} .hash=${this.session?.hash ?? ''}></ml-header>
-      ${this.failure ? html`<main class="failure" role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></main>`
-        : this.session ? this.body(this.session)
-        : html`<main class="loading" aria-busy="true"><p>${i18n.t('page.loading')}</p></main>`}
+      ${this.failure ? html`<main class="failure" id="answer" tabindex="-1"><div role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></div></main>`
+        : this.session ? this.body(this.session, i18n)
+        : html`<main class="loading" id="answer" tabindex="-1" aria-busy="true"><p>${i18n.t('page.loading')}</p></main>`}
       <footer><p>${i18n.t('page.private')}</p><p>${i18n.t('units.hint')}</p>
         <p>${this.session ? i18n.t('page.version', { version: this.session.core.catalogue.version }) : nothing}</p></footer>
       ${this.drop.over ? html`<div class="drop" aria-hidden="true">${i18n.t('box.drop')}</div>` : nothing}
@@ -145,18 +168,17 @@ export class MemoryLedger extends LitElement {
       <span>${headline}</span><span aria-hidden="true">↓</span></button>`;
   }
 
-  private body(session: Session): TemplateResult {
-    const { i18n } = this;
+  private body(session: Session, i18n: I18n): TemplateResult {
     const { answer } = session;
     return html`<div class="columns">
       <aside aria-label=${i18n.t('form.heading')}>
-        <ml-model-box .i18n=${i18n} .model=${session.request.model} .facts=${answer.ok ? answer.value.model : undefined} .message=${this.message(session.said)}></ml-model-box>
+        <ml-model-box .i18n=${i18n} .model=${session.request.model} .facts=${answer.ok ? answer.value.model : undefined} .message=${this.message(session.said, i18n)}></ml-model-box>
         <ml-recipe-form .i18n=${i18n} .catalogue=${session.core.catalogue} .recipe=${session.request.recipe} .defaults=${session.defaults}
           .problem=${answer.ok ? undefined : answer.problem} .unavailable=${this.unavailable} .canUndo=${session.canUndo}></ml-recipe-form>
       </aside>
       <main id="answer" tabindex="-1">
         ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}
-        ${answer.ok ? this.answerView(answer.value, session) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
+        ${answer.ok ? this.answerView(answer.value, session, i18n) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
         <section><h2>${i18n.t('measured.heading')}</h2>
           <ml-share .i18n=${i18n} .request=${session.request} .report=${answer.ok ? answer.value : undefined}></ml-share>
           <ml-measured .i18n=${i18n} .measured=${session.measured}></ml-measured></section>
@@ -165,8 +187,7 @@ export class MemoryLedger extends LitElement {
     </div>`;
   }
 
-  private answerView(report: Report, session: Session): TemplateResult {
-    const { i18n } = this;
+  private answerView(report: Report, session: Session, i18n: I18n): TemplateResult {
     const gpu = report.verdict.gpu_name ?? report.verdict.gpu;
     const { model } = session.request;
     const name = model.kind === 'preset' ? findPreset(model.id)?.name ?? model.id : i18n.t('model.custom');
@@ -178,9 +199,8 @@ export class MemoryLedger extends LitElement {
       <section><ml-ledger .i18n=${i18n} .report=${report}></ml-ledger></section>`;
   }
 
-  private message(said: Said | undefined): BoxMessage | undefined {
+  private message(said: Said | undefined, i18n: I18n): BoxMessage | undefined {
     if (!said) return undefined;
-    const { i18n } = this;
     if (said.kind === 'problem') return { problem: said.problem };
     const name = said.name ? `${i18n.t('box.name', { name: said.name })} ` : '';
     if (said.kind === 'config') return { text: name + i18n.t('box.config', { family: said.family, params: i18n.format.count(said.params) }) };

@@ -24,4 +24,5 @@ export type Change =
   | { readonly kind: 'units'; readonly units: Units }
   | { readonly kind: 'text'; readonly text: string; readonly name: string }
   | { readonly kind: 'file'; readonly file: File }
-  | { readonly kind: 'forget'; readonly name: string };
+  | { readonly kind: 'forget'; readonly name: string }
+  | { readonly kind: 'skip' };

@@ -15,6 +15,8 @@ const BAR = { top: 20, height: 52 };
 const RULE_STEP = 20;
 const CHAR_WIDTH = 7.2;
 
+interface Rows { readonly label: number; readonly stacked: boolean; readonly step: number }
+
 @customElement('ml-capacity-bar')
 export class CapacityBar extends LedgerElement {
   static override styles = [base, tables, categories, hatch, threadStyles, css`
@@ -49,13 +51,14 @@ export class CapacityBar extends LedgerElement {
   private chart(parts: readonly Part[], extents: readonly Extent[], end: number, width: number): TemplateResult {
     const x = scaleLinear([0, end], [1, width - 1]);
     const capacity = this.report.verdict.capacity_bytes;
-    const height = BAR.top + BAR.height + 10 + extents.length * RULE_STEP;
+    const rows = this.rows(extents, width);
+    const height = BAR.top + BAR.height + 10 + extents.length * rows.step;
     return html`<svg height=${height} viewBox="0 0 ${width} ${height}" role="img" aria-label=${this.i18n.t('bar.label', { gpu: this.gpuName })}>
       <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse"><path d="M-1,6 L6,-1 M-1,1 L1,-1 M4,6 L6,4" /></pattern></defs>
       <rect class="frame" x=${x(0)} y=${BAR.top} width=${x(capacity) - x(0)} height=${BAR.height}></rect>
       ${parts.map((part) => this.segment(part, x))}
       ${this.capacityMark(x(capacity), width)}
-      ${extents.map((extent, row) => this.extent(extent, row, x, this.longest(extents)))}
+      ${extents.map((extent, row) => this.extent(extent, row, x, rows))}
     </svg>`;
   }
 
@@ -83,24 +86,28 @@ export class CapacityBar extends LedgerElement {
       ${over ? svg`<rect class="over" x=${at} y=${BAR.top} width=${Math.max(width - 1 - at, 1)} height=${BAR.height}></rect>` : nothing}`;
   }
 
-  // A dimension line as in a drawing: what it measures, then a rule to where it ends.
-  private extent(extent: Extent, row: number, x: (bytes: number) => number, from: number): SVGTemplateResult {
-    const y = BAR.top + BAR.height + 16 + row * RULE_STEP;
+  // A dimension line as in a drawing: what it measures, then a rule to where it ends; on narrow screens one below the other.
+  private extent(extent: Extent, row: number, x: (bytes: number) => number, rows: Rows): SVGTemplateResult {
+    const y = BAR.top + BAR.height + 16 + row * rows.step;
     const right = x(extent.bytes);
-    const start = Math.min(from, right);
+    const rule = rows.stacked ? y + 12 : y;
+    const start = Math.min(rows.stacked ? 1 : rows.label, right);
+    const beside = !rows.stacked && right < rows.label;
     return svg`<g class="extent">
-      <text x=${right < from ? right + 8 : 0} y=${y + 4}>${this.extentText(extent)}</text>
-      <line x1=${start} x2=${right} y1=${y} y2=${y}></line>
-      <line x1=${right} x2=${right} y1=${y - 5} y2=${y + 5}></line>
+      <text x=${beside ? right + 8 : 0} y=${y + 4}>${this.extentText(extent)}</text>
+      <line x1=${start} x2=${right} y1=${rule} y2=${rule}></line>
+      <line x1=${right} x2=${right} y1=${rule - 5} y2=${rule + 5}></line>
     </g>`;
+  }
+
+  private rows(extents: readonly Extent[], width: number): Rows {
+    const label = Math.max(...extents.map((extent) => this.textWidth(this.extentText(extent)))) + 8;
+    const stacked = label > width * 0.65;
+    return { label, stacked, step: stacked ? 2 * RULE_STEP - 6 : RULE_STEP };
   }
 
   private extentText(extent: Extent): string {
     return this.i18n.t(`bar.${extent.id}`, { bytes: this.i18n.bytes(extent.bytes) });
-  }
-
-  private longest(extents: readonly Extent[]): number {
-    return Math.max(...extents.map((extent) => this.textWidth(this.extentText(extent)))) + 8;
   }
 
   private table(parts: readonly Part[]): TemplateResult {

@@ -28,6 +28,8 @@ export const ledgerStyles = css`
   tfoot th { font-weight: 600; }
   @container (max-width: 46rem) {
     .wide, .share { display: none; }
+    th { overflow-wrap: anywhere; padding-inline-end: 0.5rem; }
+    .twist > span { min-width: 0; }
     .narrow { display: block; color: var(--ink-soft); font-size: 0.95em; }
     .line th { padding-inline-start: 1.5rem; }
     .group th { padding-inline-start: 0.75rem; }

@@ -95,7 +95,7 @@ export class LedgerView extends LedgerElement {
     const key = `${branch.category}/${group.name}`;
     const open = this.isOpen(key);
     const lone = branch.groups.length === 1;
-    const name = html`<span class="mono">${group.name || this.i18n.t('ledger.rest')}</span> <span class="soft small">(${group.lines.length})</span>`;
+    const name = html`<span class="mono name">${breakable(group.name || this.i18n.t('ledger.rest'))}</span> <span class="soft small">(${group.lines.length})</span>`;
     return html`${lone ? nothing : this.parentRow(key, name, group.bytes, 'group')}
       ${open || lone ? group.lines.map((line) => this.line(line)) : nothing}`;
   }
@@ -152,7 +152,8 @@ export class LedgerView extends LedgerElement {
     const { tensor_bytes, workspace_bytes } = this.report.at_peak;
     const [bytes, peak] = [sum(all), tensor_bytes + workspace_bytes];
     if (bytes !== peak) return this.i18n.t('ledger.unequal', { bytes: format.exact(bytes), peak: format.exact(peak) });
-    return this.i18n.t('ledger.equal', { lines: format.count(all.length), bytes: format.exact(bytes) });
+    const parts = { tensors: format.exact(tensor_bytes), workspace: format.exact(workspace_bytes) };
+    return this.i18n.t('ledger.equal', { lines: format.count(all.length), bytes: format.exact(bytes), ...parts });
   }
 
   private letters(lines: readonly Line[]): TemplateResult {

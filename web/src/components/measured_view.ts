@@ -20,9 +20,10 @@ export class MeasuredView extends LedgerElement {
     header h3 { margin: 0; overflow-wrap: anywhere; }
     .summary { margin: 0.35rem 0 0.9rem; }
     .same { color: var(--good); font-weight: 600; }
-    .tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1.1rem 2rem; }
+    .tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.1rem 2rem; }
     table { font-size: 0.85rem; }
     .differs { font-weight: 600; }
+    th, td { padding-block: 0.3rem; }
     details { margin-top: 0.8rem; }
     @media (max-width: 26rem) { th, td { padding-inline-end: 0.5rem; } table { font-size: 0.8rem; } .right { white-space: normal; } }
   `];

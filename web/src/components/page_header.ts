@@ -20,9 +20,9 @@ export class PageHeader extends LedgerElement {
     .pair button { border-radius: 0; margin-inline-start: -1px; }
     .pair button:first-child { border-radius: 6px 0 0 6px; margin-inline-start: 0; }
     .pair button:last-child { border-radius: 0 6px 6px 0; }
-    .skip { position: absolute; left: -100vw; top: 0.5rem; background: var(--raised); padding: 0.5rem 0.8rem; z-index: 2; }
+    .skip { position: absolute; left: -100vw; top: 0.5rem; z-index: 4; }
     .skip:focus { left: 0.5rem; }
-    @media print { .tools, .skip { display: none; } }
+    @media print { .tools { display: none; } }
   `];
 
   @property({ attribute: false }) hash = '';
@@ -30,8 +30,8 @@ export class PageHeader extends LedgerElement {
   protected override render(): TemplateResult {
     const { i18n } = this;
     const { units } = i18n.format;
-    return html`<a class="skip" href="#answer" @click=${this.skip}>${i18n.t('page.skip')}</a>
-      <header>
+    return html`<header>
+        <button class="skip" @click=${() => this.ask({ kind: 'skip' })}>${i18n.t('page.skip')}</button>
         <div class="name">
           <svg viewBox="0 0 34 34" aria-hidden="true"><path class="ink" d="M2 6h22v4H2zM2 13h14v4H2zM2 20h18v4H2z" /><path class="accent" d="M2 28h30v3H2z" /></svg>
           <div><h1>${i18n.t('page.title')}</h1><p class="small soft">${i18n.t('page.tagline')}</p></div>
@@ -48,12 +48,5 @@ export class PageHeader extends LedgerElement {
           <ml-copy .i18n=${i18n} .label=${i18n.t('share.link')} .text=${() => location.href.replace(/#.*$/, '') + this.hash}></ml-copy>
         </div>
       </header>`;
-  }
-
-  // The hash is the page's state, so the jump is made by hand.
-  private skip(event: Event): void {
-    event.preventDefault();
-    const root = this.getRootNode() as ShadowRoot;
-    root.getElementById('answer')?.focus();
   }
 }

@@ -3,30 +3,31 @@
 import type { Category } from '../core/types.js';
 import { Format } from '../format/format.js';
 import type { Lang, Units } from '../state/request.js';
-import { en } from './en.js';
-import { problemsEn } from './problems_en.js';
-import { problemsZh } from './problems_zh.js';
-import { zh } from './zh.js';
+import type { texts as english } from './texts_en.js';
 
-export const TEXTS = { en: { ...en, ...problemsEn }, zh: { ...zh, ...problemsZh } } as const;
-export type Key = keyof typeof TEXTS.en;
+export type Key = keyof typeof english;
+export type Texts = Readonly<Record<Key, string>>;
 export type Values = Readonly<Record<string, string | number>>;
 
 export class I18n {
   readonly format: Format;
 
-  constructor(readonly lang: Lang, units: Units) {
+  constructor(readonly lang: Lang, units: Units, private readonly texts: Texts) {
     this.format = new Format(lang, units);
   }
 
   t(key: Key, values: Values = {}): string {
-    const text: string = TEXTS[this.lang][key];
-    return text.replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? '…'));
+    return this.texts[key].replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? '…'));
+  }
+
+  // The same language in other units.
+  in(units: Units): I18n {
+    return units === this.format.units ? this : new I18n(this.lang, units, this.texts);
   }
 
   // The text of `key`, or `fallback` for ids that this page has no words for (a newer core may know more).
   maybe(key: string, fallback: string): string {
-    return key in TEXTS.en ? this.t(key as Key) : fallback;
+    return key in this.texts ? this.t(key as Key) : fallback;
   }
 
   bytes(value: number): string {
@@ -48,6 +49,11 @@ export class I18n {
     const phase = this.maybe(`phase.${name}`, name);
     return step === '' ? phase : this.t('phase.in_step', { phase, step });
   }
+}
+
+export async function loadTexts(lang: Lang): Promise<Texts> {
+  const module = lang === 'zh' ? await import('./texts_zh.js') : await import('./texts_en.js');
+  return module.texts;
 }
 
 export function splitPhase(id: string): { step: string; name: string } {

@@ -6,6 +6,8 @@ import type { I18n, Key } from './i18n.js';
 
 export function problemText(problem: Problem, i18n: I18n): string {
   const values = { ...facts(problem, i18n), ...position(problem) };
+  const reason = i18n.maybe(`reason.${problem.expected}`, '');
+  if (problem.code === 'unsupported_recipe' && reason !== '') return reason;
   const sentence = i18n.maybe(`problem.${problem.code}`, '') ? i18n.t(`problem.${problem.code}` as Key, values) : fallback(problem);
   const separator = i18n.lang === 'zh' ? '' : ' ';
   return problem.nearest ? sentence + separator + i18n.t('problem.nearest', { nearest: problem.nearest }) : sentence;

@@ -18,6 +18,8 @@ export const problemsEn = {
   'problem.unknown_model_type': 'The model type {read} is not known to this version, which knows: {expected}. Choose a model of one of these families.',
   'problem.inconsistent_config': 'The values of {where} contradict each other: they are {read}, but must satisfy {expected}. Correct the configuration.',
   'problem.unsupported_recipe': 'This version does not compute {where} = {read} yet. Choose another value; nothing is shown rather than a guess.',
+  'reason.parallelism_not_modelled': 'This version computes one GPU; training spread over several (dp, tp, pp, cp, ep, ZeRO, FSDP) is not computed yet. Set these back to one GPU; nothing is shown rather than a guess.',
+  'reason.plain_stack_has_no_layers_to_checkpoint': 'A plain stack has no decoder layers, so there is nothing to checkpoint. Set checkpointing to none.',
   'problem.too_large_to_trace': 'This run would take {read} events to follow; the limit is {expected}. Use fewer layers or accumulation steps.',
   'problem.overflow': 'A total here no longer fits into 64 bits. Check the sizes in the configuration and the recipe.',
   'problem.schema_version': 'This file is written in format version {read}; this page understands {expected}. Write it again with a matching version of the tool.',

@@ -17,6 +17,8 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'problem.unknown_model_type': '此版本不认识模型类型 {read}，认识的有：{expected}。请选择其中一类模型。',
   'problem.inconsistent_config': '{where} 的值互相矛盾：现为 {read}，应满足 {expected}。请改正配置。',
   'problem.unsupported_recipe': '此版本尚不能计算 {where} = {read}。请选择其他值；宁可不显示，也不给出猜测。',
+  'reason.parallelism_not_modelled': '此版本只计算单张 GPU；分布到多张 GPU 的训练（dp、tp、pp、cp、ep、ZeRO、FSDP）尚不能计算。请改回单卡；宁可不显示，也不给出猜测。',
+  'reason.plain_stack_has_no_layers_to_checkpoint': '普通层堆叠没有解码层，无从设置检查点。请将检查点设为 none。',
   'problem.too_large_to_trace': '跟踪这次运行需要 {read} 个事件，上限为 {expected}。请减少层数或累积步数。',
   'problem.overflow': '某个总数超出 64 位。请检查配置与配方中的尺寸。',
   'problem.schema_version': '此文件的格式版本为 {read}，本页支持 {expected}。请用相应版本的工具重新生成。',

@@ -13,9 +13,7 @@ export function probeCommand(request: Request): string {
 }
 
 function flags(recipe: Recipe): string[] {
-  return Object.entries(recipe)
-    .filter(([key]) => key !== 'gpu') // the GPU is the one it runs on
-    .flatMap(([key, value]) => [`--${key.replaceAll('_', '-')}`, quoted(value)]);
+  return Object.entries(recipe).flatMap(([key, value]) => [`--${key.replaceAll('_', '-')}`, quoted(value)]);
 }
 
 function quoted(value: RecipeValue): string {

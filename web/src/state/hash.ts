@@ -34,6 +34,12 @@ export async function readHash(hash: string, keys: readonly RecipeKey[], default
   return { request: withRecipe({ model, lang, units, recipe: {} }, recipe, defaults), problems };
 }
 
+// The language that a link asks for, before anything else is known.
+export function hashLang(hash: string): Lang | undefined {
+  const lang = new URLSearchParams(hash.replace(/^#/, '')).get('lang');
+  return LANGS.includes(lang ?? '') ? (lang as Lang) : undefined;
+}
+
 function upgrade(params: URLSearchParams, problems: Problem[]): void {
   const text = params.get('v') ?? String(HASH_VERSION);
   const version = Number(text);

@@ -48,6 +48,7 @@ export class Session {
     const { request, problems } = await readHash(hash, this.core.catalogue.recipe_keys, this.defaults);
     this.linkProblems = problems;
     this.set(request);
+    this.lastGood = undefined; // a link is a beginning: there is no change to undo
   }
 
   setModel(model: ModelChoice, recipe: Recipe = {}): void {

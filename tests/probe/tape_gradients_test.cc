@@ -1,0 +1,200 @@
+// The tape's backward rules, executed: for each differentiable operator and for compositions, the gradients that the
+// traced backward pass computes in fp64 against central differences of the traced forward pass.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/trace/operators.h"
+#include "probe/host/run_host.h"
+
+namespace ledger {
+namespace {
+
+constexpr Dim kB{2}, kS{5}, kH{8}, kHalf{4}, kOne{1}, kVocab{7}, kHeads{4}, kKvHeads{2};
+
+// What a program computes with: trainable tensors of some shapes, and token ids.
+struct Material {
+  Tensor x;       // [2,5,8]
+  Tensor y;       // [2,5,8]
+  Tensor vector;  // [8]
+  Tensor column;  // [2,5,1]
+  Tensor matrix;  // [8,8]
+  Tensor table;   // [7,8]
+  Tensor ids;     // [2,5], not differentiable
+};
+
+struct Program {
+  const char* name;
+  Tensor (*result)(const Material&);
+};
+
+void PrintTo(const Program& program, std::ostream* out) {
+  *out << program.name;
+}
+
+Tensor rotate_half(const Tensor& x) {
+  return cat(neg(slice(x, -1, 4, kHalf)), slice(x, -1, 0, kHalf), -1);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight) {
+  return weight * (x * rsqrt(mean_last(pow(x, 2)) + 1e-3));
+}
+
+Tensor heads(const Tensor& x, Dim count) {
+  return transpose(reshape(x, {kB, kS, count, {2}}), 1, 2);
+}
+
+// Something to transpose whose gradient reaches the parameters in their own order.
+Tensor product(const Material& m) {
+  return linear(m.x, m.matrix, Tensor());
+}
+
+const Program kPrograms[] = {
+    {"add", [](const Material& m) { return m.x + m.y; }},
+    {"add_to_itself", [](const Material& m) { return m.x + m.x; }},
+    {"add_broadcast", [](const Material& m) { return m.x + m.vector; }},
+    {"add_broadcast_column", [](const Material& m) { return m.column + m.x; }},
+    {"mul", [](const Material& m) { return m.x * m.y; }},
+    {"mul_by_itself", [](const Material& m) { return m.x * m.x; }},
+    {"mul_broadcast", [](const Material& m) { return m.vector * m.x; }},
+    {"mul_broadcast_column", [](const Material& m) { return m.x * m.column; }},
+    {"scalars", [](const Material& m) { return neg(m.x * 3.0 + 2.0) / 7.0; }},
+    {"pow", [](const Material& m) { return pow(m.x + 1.0, 2.5); }},
+    {"square", [](const Material& m) { return pow(m.x, 2); }},
+    {"rsqrt", [](const Material& m) { return rsqrt(m.x + 1.0); }},
+    {"silu", [](const Material& m) { return silu(m.x * 20.0); }},
+    {"mean_last", [](const Material& m) { return mean_last(m.x); }},
+    {"mean_all", [](const Material& m) { return mean_all(m.x); }},
+    {"cat", [](const Material& m) { return cat(m.x, m.y, 1); }},
+    {"slice", [](const Material& m) { return slice(m.x, 1, 2, {2}); }},
+    {"rotate_half", [](const Material& m) { return m.x * m.vector + rotate_half(m.x) * m.y; }},
+    {"transpose", [](const Material& m) { return transpose(product(m), 1, 2); }},
+    {"reshape_of_transposed",
+     [](const Material& m) {
+       return reshape(transpose(product(m), 0, 1), {kS, {16}});
+     }},
+    {"clone", [](const Material& m) { return clone(transpose(product(m), 0, 2)); }},
+    {"linear", [](const Material& m) { return linear(m.x, m.matrix, Tensor()); }},
+    {"linear_with_bias", [](const Material& m) { return linear(m.x, m.matrix, m.vector); }},
+    {"linear_twice",
+     [](const Material& m) { return linear(silu(linear(m.x, m.matrix, m.vector)), m.matrix, Tensor()); }},
+    {"mm", [](const Material& m) { return mm(m.table, m.matrix); }},
+    {"embedding", [](const Material& m) { return embedding(m.table, m.ids); }},
+    {"embedding_tied", [](const Material& m) { return linear(embedding(m.table, m.ids) + m.x, m.table, Tensor()); }},
+    {"rms_norm", [](const Material& m) { return rms_norm(m.x, m.vector); }},
+    {"log_softmax", [](const Material& m) { return log_softmax(m.x * 10.0); }},
+    {"cross_entropy",
+     [](const Material& m) {
+       const Tensor logits = linear(m.x, m.table, Tensor()) * 10.0;
+       return nll_loss(log_softmax(reshape(logits, {{10}, kVocab})), reshape(m.ids, {{10}}));
+     }},
+    {"attention",
+     [](const Material& m) {
+       return flash_attention(heads(m.x * 20.0, kHeads), heads(m.y * 20.0, kHeads), heads(m.x + m.y, kHeads));
+     }},
+    {"attention_grouped",
+     [](const Material& m) {
+       const Tensor kv = slice(m.y, -1, 0, kHalf) * 20.0;
+       const Tensor k = heads(kv, kKvHeads), v = heads(kv * m.column, kKvHeads);
+       return flash_attention(heads(m.x * 20.0, kHeads), k, v);
+     }},
+    {"residual_block",
+     [](const Material& m) {
+       return m.x + linear(silu(linear(rms_norm(m.x, m.vector), m.matrix, Tensor())) * m.y, m.matrix, Tensor());
+     }},
+    {"checkpoint",
+     [](const Material& m) {
+       return m.x.tape().checkpoint([m] { return linear(silu(rms_norm(m.x, m.vector) * m.y), m.matrix, Tensor()); }) +
+              m.x;
+     }},
+};
+
+class TapeGradients : public testing::TestWithParam<Program> {
+ protected:
+  // loss = sum of the result times fixed numbers.
+  static Trace trace() {
+    Tape tape({.operands = true});
+    tape.begin_phase("load");
+    const auto parameter = [&](const char* name, const Shape& shape) {
+      return tape.parameter(name, shape, DType::f64, Parameter::Role::matrix, true);
+    };
+    Material m{parameter("x", {kB, kS, kH}),
+               parameter("y", {kB, kS, kH}),
+               parameter("vector", {kH}),
+               parameter("column", {kB, kS, kOne}),
+               parameter("matrix", {kH, kH}),
+               parameter("table", {kVocab, kH}),
+               tape.empty(OpKind::load_tokens, {kB, kS}, DType::i64)};
+    tape.run(OpKind::load_tokens, {}, {&m.ids});
+    tape.trace().vocab_size = kVocab.size;
+    tape.begin_phase("forward");
+    const Tensor result = GetParam().result(m);
+    const Tensor weights = tape.parameter("weights", result.shape(), DType::f64, Parameter::Role::norm, false);
+    const Tensor loss = mean_all(result * weights);
+    tape.trace().losses.push_back(loss.impl()->storage->id);
+    tape.begin_phase("backward");
+    tape.backward(loss);
+    return tape.finish();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Programs, TapeGradients, testing::ValuesIn(kPrograms),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+double direction(std::size_t parameter, std::size_t i) {
+  return centred_value(splitmix64(parameter) + i, 1);
+}
+
+// Moves each trainable parameter along its direction once it is loaded.
+class Nudged : public HostExecutor {
+ public:
+  Nudged(const Trace& trace, HostStore& store, double step) : HostExecutor(trace, store), trace_(trace), step_(step) {}
+
+  void run(std::uint32_t index) override {
+    HostExecutor::run(index);
+    if (trace_.runs[index].op != OpKind::load_parameter) return;
+    const auto number = static_cast<std::size_t>(trace_.runs[index].attr.i[0]);
+    const Parameter& parameter = trace_.parameters[number];
+    if (!parameter.trainable) return;
+    std::vector<double> values = read(parameter.storage);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] += step_ * direction(number, i);
+    write(parameter.storage, values);
+  }
+
+ private:
+  const Trace& trace_;
+  double step_;
+};
+
+double loss_at(const Trace& trace, double step) {
+  HostStore store;
+  Nudged executor(trace, store, step);
+  replay(trace, {}, &executor, &store);
+  if (executor.failure()) ADD_FAILURE() << executor.failure()->what;
+  return executor.losses()[0];
+}
+
+TEST_P(TapeGradients, AreTheDerivativesOfTheForwardPass) {
+  const Trace traced = trace();
+  HostRunOptions options;
+  options.executor.poison = true;
+  options.keep_gradients = true;
+  const HostRun run = run_on_host(traced, {}, options);
+  ASSERT_FALSE(run.failure) << run.failure->what;
+  ASSERT_FALSE(run.gradients.empty());
+  double stated = 0;
+  for (std::size_t number = 0; number < traced.parameters.size(); ++number) {
+    for (const NamedTensor& gradient : run.gradients) {
+      if (gradient.name != traced.parameters[number].name) continue;
+      for (std::size_t i = 0; i < gradient.values.size(); ++i)
+        stated += gradient.values[i] * direction(number, i);
+    }
+  }
+  constexpr double kStep = 1e-5;
+  const double measured = (loss_at(traced, kStep) - loss_at(traced, -kStep)) / (2 * kStep);
+  EXPECT_NEAR(stated, measured, 1e-6 * std::fabs(measured) + 1e-9);
+}
+
+}  // namespace
+}  // namespace ledger
