@@ -120,6 +120,9 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
   const Prediction& p = prediction.value();
   if (inputs.recipe.stack == Stack::course) return fail(kUsage, "--stack course is arithmetic, not a program: it cannot run. Use --dry-run.");
+  if (const std::string op = first_not_computed(p.trace); !op.empty()) {
+    return fail(kUsage, "--device host has no kernel for " + op + ", which this recipe runs. Use --dry-run to predict it.");
+  }
   const Bytes memory = physical_memory();
   if (p.replay.peak_reserved_bytes > memory && inputs.recipe.memory_limit_bytes == 0) {
     return fail(kUsage, "this run needs " + human_bytes(p.replay.peak_reserved_bytes) + " and this machine has " + human_bytes(memory) +

@@ -57,6 +57,14 @@ Verdict verdict_of(const Prediction& p) {
   return v;
 }
 
+std::uint64_t trainable_elements(const Trace& trace) {
+  std::uint64_t sum = 0;
+  for (const Parameter& parameter : trace.parameters) {
+    if (parameter.trainable) sum = plus(sum, trace.storages[parameter.storage].shape.numel());
+  }
+  return sum;
+}
+
 Result<Trace> trace_of(const Prediction& p, const PredictOptions& options) {
   if (p.recipe.stack == Stack::course) return trace_course(p.config, p.recipe, options.steps);
   TraceOptions trace_options = options.trace;
@@ -82,11 +90,12 @@ Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, 
   p.config = config;
   p.recipe = recipe;
   p.gpu = find_gpu(recipe.gpu);
-  p.params = p.trainable = parameter_count(config);
+  p.params = p.trainable = parameter_count(config);  // adapters are not counted in params
   if (is_overflow(p.params)) return Problem{ProblemCode::overflow, "hidden_size", "", "", ""};
   Result<Trace> trace = trace_of(p, options);
   if (!trace.ok()) return trace.problem();
   p.trace = std::move(trace.value());
+  if (recipe.stack != Stack::course) p.trainable = trainable_elements(p.trace);
   p.replay = replay(p.trace, {.allocator = allocator_options(recipe), .record_addresses = options.record_addresses});
   if (is_overflow(p.replay.peak_reserved_bytes)) return Problem{ProblemCode::overflow, "batch, seq", "", "", ""};
   p.at_peak = ledger_at(p.trace, p.replay.peak_event);

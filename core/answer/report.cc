@@ -157,6 +157,35 @@ constexpr NotModelled kNotModelled[] = {
     {"head_dim_padding", [](const Prediction& p) { return traced_decoder(p) && p.config.head_dim % 8 != 0; }},
 };
 
+// Recipes that run, but otherwise than they seem to, and choices between two behaviours of PyTorch.
+struct Note {
+  const char* id;
+  bool (*applies)(const Prediction&);
+};
+
+bool stays_fp32(const Recipe& r) {
+  const bool fp32_stream = r.precision == Precision::fp32 || (r.method == Method::qlora && r.prepare_kbit);
+  return fp32_stream && !r.autocast && r.precision != Precision::amp_bf16;
+}
+
+constexpr Note kNotes[] = {
+    {"tied_gradient_summed_out_of_place",
+     [](const Prediction& p) { return p.config.tie_word_embeddings && p.recipe.method == Method::full; }},
+    {"sdpa_falls_to_math",
+     [](const Prediction& p) {
+       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) &&
+              p.config.num_attention_heads != p.config.num_key_value_heads;
+     }},
+    {"sdpa_falls_to_efficient",
+     [](const Prediction& p) {
+       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) &&
+              p.config.num_attention_heads == p.config.num_key_value_heads;
+     }},
+    {"lora_4bit_casts_under_autocast",
+     [](const Prediction& p) { return p.recipe.method == Method::qlora && p.recipe.autocast; }},
+    {"adapters_outside_parameter_count", [](const Prediction& p) { return p.recipe.method != Method::full; }},
+};
+
 void write_remarks(JsonWriter& out, const Prediction& p) {
   out.key("not_modelled").begin_array();
   for (const NotModelled& row : kNotModelled) {
@@ -165,8 +194,10 @@ void write_remarks(JsonWriter& out, const Prediction& p) {
   out.end_array().key("notes").begin_array();
   for (const auto& [id, detail] : p.config.notes) out.begin_object().member("id", id).member("detail", detail).end_object();
   if (p.recipe.stack == Stack::course) out.begin_object().member("id", "course_estimate").member("detail", "").end_object();
-  if (p.config.tie_word_embeddings && p.recipe.stack != Stack::course) {
-    out.begin_object().member("id", "tied_gradient_summed_out_of_place").member("detail", "").end_object();
+  for (const Note& note : kNotes) {
+    if (p.recipe.stack != Stack::course && note.applies(p)) {
+      out.begin_object().member("id", note.id).member("detail", "").end_object();
+    }
   }
   out.end_array();
 }

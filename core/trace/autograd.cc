@@ -368,7 +368,9 @@ void Tape::accumulate_grad(Node& node, Tensor gradient) {
     return;
   }
   const bool steal = gradient.impl()->refs == 1 && gradient.is_contiguous();
-  leaf->grad = steal ? std::move(gradient) : clone(gradient);
+  // A gradient in another layout is copied into the parameter's (clone_obey_contract).
+  const Tensor copy = steal ? Tensor() : gradient.is_contiguous() ? clone(gradient) : contiguous(gradient);
+  leaf->grad = steal ? std::move(gradient) : copy;
   if (leaf->parameter >= 0) {
     relabel(leaf->grad, Category::gradients);
     trace_.parameters[static_cast<std::size_t>(leaf->parameter)].gradient = leaf->grad.impl()->storage->id;

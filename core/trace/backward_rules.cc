@@ -7,6 +7,7 @@
 #include "core/trace/backward_rules.h"
 
 #include "core/trace/operators.h"
+#include "core/trace/strides.h"
 
 namespace ledger::backward {
 
@@ -200,8 +201,8 @@ void flash_attention(Node& node, const Gradients& in, Gradients& out) {
   const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
   const Tensor gradient = contiguous(ledger::transpose(in[0], 1, 2));
   for (std::size_t i = 0; i < 3; ++i) {
-    const auto strides = saved[i].impl()->strides;
-    out[i] = tape.empty(OpKind::flash_attention_backward, saved[i].shape(), saved[i].dtype(), &strides);
+    const auto strides = elementwise_strides(saved[i].shape(), saved[i]);  // empty_like
+    out[i] = tape.empty(OpKind::flash_attention_backward, saved[i].shape(), saved[i].dtype(), strides ? &*strides : nullptr);
   }
   const Dim padded_s{round_up(s.size, 128), s.size % 128 == 0 ? s.sym : Sym::none};
   const Dim padded_d{round_up(d.size, 32), d.size % 32 == 0 ? d.sym : Sym::none};

@@ -2,6 +2,8 @@
 
 #include "core/training/optimizer.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 namespace ledger {
@@ -14,12 +16,45 @@ struct Refusal {
 };
 
 // Order: what no framework can run, then what is not modelled yet.
+bool fp32_stream(const Recipe& r) {
+  return r.precision == Precision::fp32 || (r.method == Method::qlora && r.prepare_kbit);
+}
+
+bool names_no_module(const ModelConfig& c, const Recipe& r) {
+  static constexpr const char* kLinears[] = {"all-linear", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  const auto known = [](const std::string& name) {
+    return std::any_of(std::begin(kLinears), std::end(kLinears), [&](const char* linear) { return name == linear; });
+  };
+  return c.architecture != Architecture::plain && r.method != Method::full &&
+         !std::all_of(r.targets.begin(), r.targets.end(), known);
+}
+
+// First what no framework can run, then what is not modelled yet.
 constexpr Refusal kRefusals[] = {
+    {"method", "adapters_need_a_decoder",
+     [](const ModelConfig& c, const Recipe& r) { return c.architecture == Architecture::plain && r.method != Method::full; }},
+    {"targets", "target_names_no_module", names_no_module},
+    {"dora", "dora_needs_an_adapter", [](const ModelConfig&, const Recipe& r) { return r.dora && r.method == Method::full; }},
+    {"autocast", "autocast_needs_16_bit_weights",
+     [](const ModelConfig&, const Recipe& r) { return r.autocast && r.precision != Precision::bf16; }},
+    {"attention", "flash_needs_16_bits",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.architecture != Architecture::plain && r.attention == Attention::flash && fp32_stream(r) && !r.autocast;
+     }},
+    {"attention", "efficient_needs_equal_heads",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.architecture != Architecture::plain && r.attention == Attention::efficient &&
+              c.num_attention_heads != c.num_key_value_heads;
+     }},
+    {"checkpointing", "plain_stack_has_no_layers_to_checkpoint",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.architecture == Architecture::plain && r.checkpointing != Checkpointing::none;
+     }},
     {"stack", "stack_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.stack != Stack::hf; }},
     {"precision", "precision_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
-       const bool full = r.method == Method::full || r.precision == Precision::bf16;
-       return !full || (r.precision != Precision::bf16 && r.precision != Precision::amp_bf16 && r.precision != Precision::fp32);
+       const bool base = r.precision == Precision::bf16 || (r.method != Method::qlora && (r.precision == Precision::amp_bf16 || r.precision == Precision::fp32));
+       return !base;
      }},
     {"optimizer", "optimizer_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return make_optimizer(r.optimizer) == nullptr; }},
@@ -29,16 +64,16 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig&, const Recipe& r) {
        return r.checkpointing == Checkpointing::selective || r.checkpointing == Checkpointing::offload;
      }},
-    {"checkpointing", "plain_stack_has_no_layers_to_checkpoint",
-     [](const ModelConfig& c, const Recipe& r) {
-       return c.architecture == Architecture::plain && r.checkpointing != Checkpointing::none;
-     }},
     {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
-    {"dp", "parallelism_not_modelled",
-     [](const ModelConfig&, const Recipe& r) {
-       return r.dp * r.tp * r.pp * r.cp * r.ep != 1 || r.zero != 0 || r.fsdp != 0 || r.sequence_parallel;
-     }},
+    {"dp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.dp != 1; }},
+    {"tp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.tp != 1; }},
+    {"pp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.pp != 1; }},
+    {"cp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.cp != 1; }},
+    {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
+    {"zero", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero != 0; }},
+    {"fsdp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0; }},
+    {"sequence_parallel", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel; }},
     {"offload", "offload_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.offload != Offload::none; }},
 };
 

@@ -57,6 +57,27 @@ constexpr KernelRow kRows[] = {
     {OpKind::nll_loss_backward, nll_loss_backward},
     {OpKind::flash_attention, flash_attention},
     {OpKind::flash_attention_backward, flash_attention_backward},
+    {OpKind::sub, not_computed},
+    {OpKind::div, not_computed},
+    {OpKind::sqrt, not_computed},
+    {OpKind::foreach_sqrt, not_computed},
+    {OpKind::dropout, not_computed},
+    {OpKind::dropout_backward, not_computed},
+    {OpKind::eye, not_computed},
+    {OpKind::softmax, not_computed},
+    {OpKind::softmax_backward, not_computed},
+    {OpKind::causal_mask, not_computed},
+    {OpKind::additive_mask, not_computed},
+    {OpKind::is_masked, not_computed},
+    {OpKind::all, not_computed},
+    {OpKind::zero_masked_rows, not_computed},
+    {OpKind::efficient_attention, not_computed},
+    {OpKind::efficient_attention_backward, not_computed},
+    {OpKind::row_norm, not_computed},
+    {OpKind::optimizer_math, not_computed},
+    {OpKind::quantise, not_computed},
+    {OpKind::dequantise, not_computed},
+    {OpKind::int8_linear, not_computed},
     {OpKind::vector_norm, vector_norm},
     {OpKind::adamw, adamw},
 };
@@ -86,5 +107,9 @@ constexpr std::array<KernelFn, kOpKinds> by_op() {
 }  // namespace
 
 constexpr std::array<KernelFn, kOpKinds> kKernels = by_op();
+
+bool computes(OpKind op) {
+  return kKernels[static_cast<std::size_t>(op)] != not_computed;
+}
 
 }  // namespace ledger::host

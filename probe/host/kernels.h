@@ -19,6 +19,7 @@ void arange(KernelCall& call);
 void fill_ones(KernelCall& call);
 void fill_zeros(KernelCall& call);
 void nothing(KernelCall& call);
+void not_computed(KernelCall& call);  // marks operators that the host has no kernel for; never called, see computes()
 
 // kernels_elementwise.cc
 void copy(KernelCall& call);
@@ -72,5 +73,8 @@ void move_elements(const HostView& to, const HostView& from);
 
 // The kernel of every operator, in the order of OpKind.
 extern const std::array<KernelFn, kOpKinds> kKernels;
+
+// False for operators that only have a shape here.
+bool computes(OpKind op);
 
 }  // namespace ledger::host

@@ -1,5 +1,7 @@
 #include "probe/host/run_host.h"
 
+#include "probe/host/kernels.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -17,6 +19,13 @@ void keep_gradients(const Trace& trace, const HostExecutor& executor, std::vecto
 }
 
 }  // namespace
+
+std::string first_not_computed(const Trace& trace) {
+  for (const Run& run : trace.runs) {
+    if (!host::computes(run.op)) return op_name(run.op);
+  }
+  return "";
+}
 
 HostRun run_on_host(const Trace& trace, const ReplayOptions& options, const HostRunOptions& host) {
   HostRun result;

@@ -29,6 +29,9 @@ struct HostRun {
   std::optional<HostFailure> failure;  // of the trace or a kernel; being out of memory is a result (Replay)
 };
 
+// The first operator of `trace` that the host has no kernel for, by its ATen name; empty when it can all be computed.
+std::string first_not_computed(const Trace& trace);
+
 HostRun run_on_host(const Trace& trace, const ReplayOptions& options, const HostRunOptions& host = {});
 
 }  // namespace ledger
