@@ -36,10 +36,14 @@ constexpr Refusal kRefusals[] = {
     {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
     {"keep_outputs", "keep_outputs_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.keep_outputs; }},
-    {"dp", "parallelism_not_modelled",
-     [](const ModelConfig&, const Recipe& r) {
-       return r.dp * r.tp * r.pp * r.cp * r.ep != 1 || r.zero != 0 || r.fsdp != 0 || r.sequence_parallel;
-     }},
+    {"dp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.dp != 1; }},
+    {"tp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.tp != 1; }},
+    {"pp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.pp != 1; }},
+    {"cp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.cp != 1; }},
+    {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
+    {"zero", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero != 0; }},
+    {"fsdp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0; }},
+    {"sequence_parallel", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel; }},
     {"offload", "offload_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.offload != Offload::none; }},
 };
 
