@@ -9,7 +9,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const RECIPES = {
   default: {},
   'amp, checkpointed': { precision: 'amp-bf16', checkpointing: 'full', batch: 2, seq: 512 },
-  'odd sizes': { batch: 3, seq: 1023, attention: 'flash', gpu: 'rtx-4090' },
+  'odd sizes': { batch: 3, seq: 1023, attention: 'flash', gpu: 'rtx4090-24gb' },
   'two micro-batches': { grad_accum: 2, seq: 512 },
   fp32: { precision: 'fp32', attention: 'math' },
   lora: { method: 'lora', rank: 8, batch: 2, seq: 1024 },
