@@ -8,8 +8,10 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 
 const RECIPES = {
   default: {},
-  'amp, checkpointed, two micro-batches': { precision: 'amp-bf16', checkpointing: 'full', batch: 2, grad_accum: 2, seq: 512 },
-  'fp32, odd sizes': { precision: 'fp32', optimizer: 'adamw_fused', batch: 3, seq: 1023, attention: 'math' },
+  'amp, checkpointed': { precision: 'amp-bf16', checkpointing: 'full', batch: 2, seq: 512 },
+  'odd sizes': { batch: 3, seq: 1023, attention: 'flash', gpu: 'rtx4090-24gb' },
+  'two micro-batches': { grad_accum: 2, seq: 512 },
+  fp32: { precision: 'fp32', attention: 'math' },
   lora: { method: 'lora', rank: 8, batch: 2, seq: 1024 },
   qlora: { method: 'qlora', rank: 64, seq: 777, checkpointing: 'full' },
   'small card': { gpu: 'h100-80gb', memory_limit_bytes: 1 << 30, seq: 4096 },

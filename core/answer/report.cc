@@ -247,21 +247,21 @@ void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, con
   out.end_array();
 }
 
-void write_at_peak(JsonWriter& out, const Prediction& p, const Replay& replay) {
-  const Ledger& ledger = p.at_peak;
+void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& recipe, const Trace& trace, const Replay& replay,
+                   const Ledger& ledger) {
   const Sample* sample = sample_at(replay, replay.peak_event);
   const Bytes allocated = sample == nullptr ? 0 : sample->allocated;
   const Bytes reserved = sample == nullptr ? 0 : sample->reserved;
   out.key("at_peak").begin_object().member("event", replay.peak_event);
-  out.member("phase", phase_name(p.trace, phase_containing(replay, replay.peak_event, p.trace)));
-  out.member("op", op_at(p.trace, replay.peak_event)).member("tensor_bytes", ledger.tensor_bytes);
+  out.member("phase", phase_name(trace, phase_containing(replay, replay.peak_event, trace)));
+  out.member("op", op_at(trace, replay.peak_event)).member("tensor_bytes", ledger.tensor_bytes);
   out.member("workspace_bytes", ledger.workspace_bytes);
   out.member("allocator_rounding_bytes", allocated - ledger.tensor_bytes - ledger.workspace_bytes);
   out.member("allocated_bytes", allocated).member("cached_bytes", reserved - allocated).member("reserved_bytes", reserved);
   write_categories(out, ledger);
-  const Letters letters(p.config, p.recipe);
+  const Letters letters(config, recipe);
   out.key("tensors").begin_array();
-  for (const LedgerLine& line : ledger.lines) write_line(out, p.trace, line, letters);
+  for (const LedgerLine& line : ledger.lines) write_line(out, trace, line, letters);
   out.end_array().end_object();
 }
 
@@ -274,7 +274,7 @@ std::string write_report(const Prediction& p, std::size_t timeline_points) {
   write_recipe(out, p.recipe);
   write_peaks(out, p.trace, p.replay, p.gpu);
   write_phases(out, p.trace, p.replay);
-  write_at_peak(out, p, p.replay);
+  write_at_peak(out, p.config, p.recipe, p.trace, p.replay, p.at_peak);
   write_timeline(out, p, timeline_points);
   write_verdict(out, p);
   write_remarks(out, p);

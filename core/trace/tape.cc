@@ -86,9 +86,9 @@ void Tape::begin_phase(std::string_view name) {
 }
 
 Trace Tape::finish() {
+  finished_ = muted_ = true;
   forward_workspace_.reset();
   backward_workspace_.reset();
-  finished_ = muted_ = true;
   return std::move(trace_);
 }
 

@@ -1,0 +1,119 @@
+// runs.h - small models and recipes that every test of whole steps walks over.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/training/step.h"
+#include "core/training/support.h"
+
+namespace ledger {
+
+// A Llama of odd sizes: nothing divides anything, heads do not make up the hidden size.
+inline ModelConfig odd_llama(std::uint64_t layers = 2) {
+  ModelConfig c;
+  c.architecture = Architecture::llama;
+  c.model_type = "llama";
+  c.hidden_size = 48;
+  c.num_hidden_layers = layers;
+  c.num_attention_heads = 6;
+  c.num_key_value_heads = 2;
+  c.head_dim = 16;  // 6 x 16 = 96
+  c.intermediate_size = 77;
+  c.vocab_size = 259;
+  c.max_position_embeddings = 64;
+  return c;
+}
+
+inline ModelConfig plain_stack(std::vector<PlainLinear> layers) {
+  ModelConfig c;
+  c.architecture = Architecture::plain;
+  c.model_type = "plain";
+  c.layers = std::move(layers);
+  return c;
+}
+
+struct NamedConfig {
+  const char* name;
+  ModelConfig config;
+};
+
+inline std::vector<NamedConfig> small_configs() {
+  ModelConfig tied = odd_llama();
+  tied.tie_word_embeddings = true;
+  ModelConfig biased = odd_llama();
+  biased.attention_bias = biased.mlp_bias = true;
+  ModelConfig one_head = odd_llama(1);
+  one_head.num_key_value_heads = 6;
+  return {{"llama", odd_llama()},
+          {"tied", tied},
+          {"biased", biased},
+          {"ungrouped", one_head},
+          {"plain", plain_stack({{7, 13, true}, {13, 5, false}, {5, 3, true}})}};
+}
+
+// Texts of with_recipe_text, key by key: "precision=amp-bf16 checkpointing=full".
+using Settings = std::vector<std::pair<const char*, const char*>>;
+
+inline Recipe recipe_of(const Settings& settings) {
+  Recipe recipe;
+  recipe.batch = 3;
+  recipe.seq = 19;
+  for (const auto& [key, text] : settings) {
+    const Result<Recipe> next = with_recipe_text(recipe, key, text);
+    if (next.ok()) recipe = next.value();
+  }
+  return recipe;
+}
+
+inline std::vector<Settings> recipe_grid() {
+  std::vector<Settings> grid;
+  for (const char* method : {"full", "lora", "qlora"}) {
+    for (const char* precision : {"bf16", "amp-bf16", "fp32"}) {
+      for (const char* checkpointing : {"none", "full", "full-reentrant"}) {
+        grid.push_back({{"method", method}, {"precision", precision}, {"checkpointing", checkpointing}});
+      }
+    }
+  }
+  for (const char* optimizer : {"adamw_foreach", "adamw_forloop", "adamw_8bit", "sgd", "sgd_momentum"}) {
+    grid.push_back({{"optimizer", optimizer}});
+  }
+  for (const char* attention : {"flash", "efficient", "math", "eager"})
+    grid.push_back({{"attention", attention}});
+  grid.push_back({{"autocast", "true"}});
+  grid.push_back({{"autocast", "true"}, {"checkpointing", "full"}});
+  grid.push_back({{"grad_accum", "2"}});
+  grid.push_back({{"allocator", "torch_expandable"}});
+  grid.push_back({{"batch", "1"}, {"seq", "1"}});
+  return grid;
+}
+
+struct NamedRun {
+  std::string name;  // letters, digits and underscores, as GoogleTest wants
+  ModelConfig config;
+  Recipe recipe;
+};
+
+// Every combination that the core can trace; what it refuses is not here.
+inline std::vector<NamedRun> small_runs() {
+  std::vector<NamedRun> runs;
+  for (const auto& [config_name, config] : small_configs()) {
+    for (const Settings& settings : recipe_grid()) {
+      const Recipe recipe = recipe_of(settings);
+      if (unsupported(config, recipe)) continue;
+      std::string name = config_name;
+      for (const auto& [key, text] : settings)
+        name.append("_").append(text);
+      for (char& c : name)
+        c = c == '-' ? '_' : c;
+      runs.push_back({name, config, recipe});
+    }
+  }
+  return runs;
+}
+
+inline void PrintTo(const NamedRun& run, std::ostream* out) {
+  *out << run.name;
+}
+
+}  // namespace ledger
