@@ -57,8 +57,8 @@ Tensor Weight4bit::dequantise() const {
   const Tape::NoGrad no_grad(tape);
   Tensor scales = absmax;
   if (absmax2) {
-    scales = tape.empty(OpKind::dequantise, absmax.shape(), DType::f32);
-    tape.run(OpKind::dequantise, {&absmax, &absmax2, &code2}, {&scales});
+    scales = tape.empty(OpKind::dequantise_absmax, absmax.shape(), DType::f32);
+    tape.run(OpKind::dequantise_absmax, {&absmax, &absmax2, &code2}, {&scales});
     add_inplace(scales, offset);
   }
   Tensor result = tape.empty(OpKind::dequantise, {out, in}, original);
@@ -75,7 +75,7 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
   Linear linear;
   linear.name = name;
   if (policy.quantise && !output_layer) {
-    linear.quantised = builder.weight_4bit(out, in);
+    linear.quantised = builder.weight_4bit(full, out, in);
   } else {
     linear.weight = builder.parameter(full, {out, in}, Parameter::Role::matrix);
   }

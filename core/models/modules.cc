@@ -34,27 +34,30 @@ Tensor ModuleBuilder::parameter(const std::string& path, const Shape& shape, Par
 Tensor ModuleBuilder::piece(const char* name, const Shape& shape, DType dtype) {
   const Tape::Scope scope(tape_, name);
   const Tape::In in(tape_, Category::weights);
-  Tensor tensor = tape_.empty(OpKind::quantise, shape, dtype);
-  tape_.run(OpKind::quantise, {}, {&tensor});
-  return tensor;
+  return tape_.empty(OpKind::quantise, shape, dtype);
 }
 
-Weight4bit ModuleBuilder::weight_4bit(Dim out, Dim in) {
+Weight4bit ModuleBuilder::weight_4bit(const std::string& path, Dim out, Dim in) {
   const std::uint64_t elements = times(out.size, in.size);
   const std::uint64_t blocks = divide_up(elements, kBlock);
   Weight4bit weight;
   weight.out = out;
   weight.in = in;
+  const auto number = static_cast<std::int64_t>(tape_.trace().parameters.size());
+  const Attr attr{0, {number, static_cast<std::int64_t>(elements)}};
   weight.packed = piece("weight", {{divide_up(elements, 2), Sym::none}, {1, Sym::none}}, DType::u8);
+  tape_.trace().parameters.push_back({path + ".weight", weight.packed.impl()->storage->id, kNoStorage, Parameter::Role::matrix, false});
   weight.code = piece("quant_map", {{16, Sym::none}}, DType::f32);
   if (!policy_.double_quant) {
     weight.absmax = piece("absmax", {{blocks, Sym::none}}, DType::f32);
+    tape_.run(OpKind::quantise, {}, {&weight.packed, &weight.absmax, &weight.code}, attr);
     return weight;
   }
   weight.absmax = piece("absmax", {{blocks, Sym::none}}, DType::u8);
   weight.offset = piece("nested_offset", Shape{}, DType::f32);
   weight.absmax2 = piece("nested_absmax", {{divide_up(blocks, kNestedBlock), Sym::none}}, DType::f32);
   weight.code2 = piece("nested_quant_map", {{256, Sym::none}}, DType::f32);
+  tape_.run(OpKind::quantise, {}, {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}, attr);
   return weight;
 }
 

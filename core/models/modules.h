@@ -31,7 +31,7 @@ class ModuleBuilder {
   // `path` is the module's name in state dicts; the scope of ledger lines is the tape's, with layer numbers starred out.
   // Frozen when adapters are trained instead.
   Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf = "weight");
-  Weight4bit weight_4bit(Dim out, Dim in);
+  Weight4bit weight_4bit(const std::string& path, Dim out, Dim in);
   Adapter adapter(const std::string& path, Dim in, Dim out);
 
   Tape& tape() { return tape_; }

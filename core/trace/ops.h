@@ -87,10 +87,15 @@ namespace ledger {
   X(vector_norm, "linalg_vector_norm")  /* out0 = 2-norm of in0, in in0's dtype */ \
   X(row_norm, "linalg_vector_norm")     /* out0[i] = 2-norm of row i of in0 */ \
   X(adamw, "_fused_adamw_")             /* in0 gradient; in place: out0 parameter, out1 exp_avg, out2 exp_avg_sq, out3 step (fp32 scalar, += 1); hyper-parameters: Trace::adamw */ \
+  X(adamw_moments, "_foreach_lerp_")    /* in0 gradient; in place: out0 exp_avg = lerp(out0, in0, 1 - beta1), out1 exp_avg_sq = beta2 out1 + (1 - beta2) in0^2 */ \
+  X(adamw_update, "_foreach_addcdiv_")  /* in0 exp_avg, in1 sqrt(exp_avg_sq); in place out0 parameter: out0 *= 1 - lr wd; out0 -= lr / (1 - beta1^t) in0 / (in1 / sqrt(1 - beta2^t) + eps); t = a.i[0]; in1 is already divided when a.i[1] = 1 */ \
+  X(momentum_update, "_foreach_add_")   /* in0 gradient; in place out0 = 0.9 out0 + in0 */ \
+  X(sgd_update, "_foreach_add_")        /* in0 direction; in place out0 -= lr in0, lr = Trace::adamw.lr */ \
   X(optimizer_math, "optimizer")        /* arithmetic of another optimizer on in0.. into out0..; shapes only, no executor computes it */ \
   /* quantised weights */ \
-  X(quantise, "quant")                  /* out0: part of a quantised weight, made at load; shapes only */ \
-  X(dequantise, "dequantize_4bit")      /* out0 = the 16-bit weight of the packed in0; shapes only */ \
+  X(quantise, "quant")                  /* parameter number a.i[0] (a.i[1] elements, named like any other) in NF4, blocks of 64: out0 = packed codes u8, two a byte, the first in the high half; out1 = absmax; out2 = the 16 code values. With double quantisation out1 is u8 and out3 = offset (mean of absmax, fp32 scalar), out4 = absmax2 (fp32, blocks of 256 of absmax - offset), out5 = the 256 values of bitsandbytes' signed dynamic map; else out1 is fp32 */ \
+  X(dequantise_absmax, "dequantize_blockwise") /* out0 fp32 = in2[in0[i]] * in1[i / 256]; in0 = absmax u8, in1 = absmax2, in2 = map; the offset is added by add_.Tensor */ \
+  X(dequantise, "dequantize_4bit")      /* out0[i] = in2[code i of in0] * in1[i / 64], rounded to out0's dtype */ \
   X(int8_linear, "int8_linear")         /* a step of an LLM.int8 product; shapes only */
 // clang-format on
 

@@ -1,5 +1,7 @@
 // adamw.cc - torch.optim.AdamW in its three implementations. Source: torch/optim/adam.py (2.14).
 
+#include <cmath>
+
 #include "core/training/optimizer.h"
 
 namespace ledger {
@@ -11,6 +13,7 @@ class AdamWStep : public OptimizerStep {
     const Tape::Scope scope(tape, "adamw");
     const Tape::NoGrad no_grad(tape);
     if (states_.empty()) make_states(tape, parameters);
+    ++steps_;
     const Tape::In in(tape, Category::temporaries);
     update(tape, parameters);
   }
@@ -23,7 +26,14 @@ class AdamWStep : public OptimizerStep {
   virtual bool step_on_device() const = 0;
   virtual void update(Tape& tape, const std::vector<Tensor>& parameters) = 0;
 
+  void moments(Tape& tape, const std::vector<Tensor>& parameters) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      tape.run(OpKind::adamw_moments, {&parameters[i].grad()}, {&states_[i].exp_avg, &states_[i].exp_avg_sq});
+    }
+  }
+
   std::vector<State> states_;
+  std::int64_t steps_ = 0;
 
  private:
   // _init_group: the step counter is a device scalar only for the fused kernel (and capturable); else it stays on the host.
@@ -61,28 +71,33 @@ class Fused : public AdamWStep {
 // _multi_tensor_adam: exp_avg_sq_sqrt is a list as large as all states of a (device, dtype) group, alive at once.
 class Foreach : public AdamWStep {
   bool step_on_device() const override { return false; }
-  void update(Tape&, const std::vector<Tensor>& parameters) override {
+  void update(Tape& tape, const std::vector<Tensor>& parameters) override {
+    moments(tape, parameters);
     std::vector<Tensor> roots;
     roots.reserve(parameters.size());
     for (const State& state : states_) {
       roots.push_back(optimizer_temporary(state.exp_avg_sq, state.exp_avg_sq.dtype(), OpKind::foreach_sqrt));
     }
-    for (std::size_t i = 0; i < parameters.size(); ++i) optimizer_math({&states_[i].exp_avg, &roots[i]}, {&parameters[i]});
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      tape.run(OpKind::adamw_update, {&states_[i].exp_avg, &roots[i]}, {&parameters[i]}, {0, {steps_, 0}});
+    }
   }
 };
 
 // _single_tensor_adam: sqrt and its quotient, while the previous parameter's `denom` is still bound.
 class ForLoop : public AdamWStep {
   bool step_on_device() const override { return false; }
-  void update(Tape&, const std::vector<Tensor>& parameters) override {
+  void update(Tape& tape, const std::vector<Tensor>& parameters) override {
+    moments(tape, parameters);
+    const double correction = std::sqrt(1 - std::pow(tape.trace().adamw.beta2, static_cast<double>(steps_)));
     Tensor denom;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Tensor& square = states_[i].exp_avg_sq;
       Tensor root = optimizer_temporary(square, square.dtype(), OpKind::sqrt);
-      Tensor quotient = optimizer_temporary(root, root.dtype(), OpKind::div_scalar);
+      Tensor quotient = div(root, correction);
       root.reset();
       denom = std::move(quotient);
-      optimizer_math({&states_[i].exp_avg, &denom}, {&parameters[i]});
+      tape.run(OpKind::adamw_update, {&states_[i].exp_avg, &denom}, {&parameters[i]}, {0, {steps_, 1}});
     }
   }
 };

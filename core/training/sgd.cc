@@ -12,14 +12,16 @@ class Sgd : public OptimizerStep {
   void step(Tape& tape, const std::vector<Tensor>& parameters) override {
     const Tape::Scope scope(tape, "sgd");
     const Tape::NoGrad no_grad(tape);
-    if (momentum_ && buffers_.empty()) {
+    const bool first = buffers_.empty();
+    if (momentum_ && first) {
       const Tape::In in(tape, Category::optimizer_states);
       const Tape::Scope name(tape, "momentum_buffer");
       for (const Tensor& parameter : parameters) buffers_.push_back(clone(parameter.grad()));  // the first step's
     }
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Tensor& direction = momentum_ ? buffers_[i] : parameters[i].grad();
-      optimizer_math({&direction}, {&parameters[i]});
+      if (momentum_ && !first) tape.run(OpKind::momentum_update, {&parameters[i].grad()}, {&buffers_[i]});
+      tape.run(OpKind::sgd_update, {&direction}, {&parameters[i]});
     }
   }
 
