@@ -1,0 +1,70 @@
+#include "core/answer/flops.h"
+
+namespace ledger {
+namespace {
+
+std::uint64_t twice(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+  return times(2, times(a, times(b, c)));
+}
+
+// Products are counted by their output and the inner size of their last but one input.
+std::uint64_t product(const View& out, const View& left) {
+  std::uint64_t numel = 1;
+  for (std::size_t i = 0; i < out.rank; ++i)
+    numel = times(numel, out.sizes[i]);
+  return twice(numel, left.sizes[left.rank - 1u], 1);
+}
+
+// q [b,nh,s,d] against keys [b,nkv,t,d]: scores and their product with the values.
+std::uint64_t attention(const View& q, const View& k) {
+  const std::uint64_t rows = times(times(q.sizes[0], q.sizes[1]), q.sizes[2]);
+  return times(2, twice(rows, k.sizes[2], q.sizes[3]));
+}
+
+std::uint64_t flops_of(const Trace& trace, const Run& run) {
+  const View* in = &trace.views[run.first_view];
+  const View* out = in + run.input_count();
+  switch (run.op) {
+    case OpKind::mm:
+    case OpKind::bmm:
+      return product(out[0], in[0]);
+    case OpKind::addmm:
+      return product(out[0], in[1]);
+    case OpKind::flash_attention:
+      return attention(in[0], in[1]);
+    case OpKind::flash_attention_backward:  // gradient, q, k, ...
+      return times(2, attention(in[1], in[2]));
+    default:
+      return 0;
+  }
+}
+
+bool computes_again(const Trace& trace, const Run& run) {
+  const View& out = trace.views[run.first_view + run.input_count()];
+  return out.storage != kNoStorage && trace.storages[out.storage].category == Category::activations;
+}
+
+}  // namespace
+
+std::optional<StepFlops> step_flops(const Trace& trace) {
+  if (!trace.has_operands) return std::nullopt;
+  StepFlops flops;
+  bool backward = false;
+  for (const Event& event : trace.events) {
+    if (event.type == EventType::mark) {
+      const std::string& phase = trace.phases[event.id];
+      if (phase.starts_with("step2.")) break;
+      backward = phase.ends_with("backward");
+    }
+    if (event.type != EventType::run) continue;
+    const Run& run = trace.runs[event.id];
+    const std::uint64_t count = flops_of(trace, run);
+    if (count == 0) continue;
+    Flops& part = run.layer >= 0 ? flops.layers : flops.rest;
+    std::uint64_t& sum = !backward ? part.forward : computes_again(trace, run) ? part.recompute : part.backward;
+    sum = plus(sum, count);
+  }
+  return flops;
+}
+
+}  // namespace ledger
