@@ -95,7 +95,11 @@ Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, 
   Result<Trace> trace = trace_of(p, options);
   if (!trace.ok()) return trace.problem();
   p.trace = std::move(trace.value());
-  if (recipe.stack != Stack::course) p.trainable = trainable_elements(p.trace);
+  if (recipe.stack != Stack::course) {
+    p.trainable = trainable_elements(p.trace);
+  } else if (recipe.method != Method::full) {
+    p.trainable = course_adapter_parameters(config, recipe);
+  }
   p.replay = replay(p.trace, {.allocator = allocator_options(recipe), .record_addresses = options.record_addresses});
   if (is_overflow(p.replay.peak_reserved_bytes)) return Problem{ProblemCode::overflow, "batch, seq", "", "", ""};
   p.at_peak = ledger_at(p.trace, p.replay.peak_event);

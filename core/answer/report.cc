@@ -154,6 +154,10 @@ bool traced_decoder(const Prediction& p) {
 constexpr NotModelled kNotModelled[] = {
     {"embedding_backward_sort_scratch", traced_decoder},
     {"kernel_launch_scratch", [](const Prediction& p) { return p.recipe.stack != Stack::course; }},
+    {"quantised_optimizer_step_scratch",
+     [](const Prediction& p) {
+       return p.recipe.optimizer == Optimizer::adamw_ao_8bit || p.recipe.optimizer == Optimizer::adamw_ao_4bit;
+     }},
     {"head_dim_padding", [](const Prediction& p) { return traced_decoder(p) && p.config.head_dim % 8 != 0; }},
 };
 
@@ -183,6 +187,13 @@ constexpr Note kNotes[] = {
      }},
     {"lora_4bit_casts_under_autocast",
      [](const Prediction& p) { return p.recipe.method == Method::qlora && p.recipe.autocast; }},
+    {"paged_states_outside_allocator",
+     [](const Prediction& p) { return p.recipe.optimizer == Optimizer::paged_adamw_8bit; }},
+    {"embeddings_keep_32_bit_states",
+     [](const Prediction& p) {
+       const bool bnb = p.recipe.optimizer == Optimizer::adamw_8bit || p.recipe.optimizer == Optimizer::paged_adamw_8bit;
+       return bnb && p.recipe.method == Method::full;
+     }},
     {"adapters_outside_parameter_count", [](const Prediction& p) { return p.recipe.method != Method::full; }},
 };
 

@@ -1,4 +1,5 @@
-// adafactor.cc - transformers' Adafactor without first moment. Source: transformers optimization.py (5.12), Adafactor.step.
+// adafactor.cc - Adafactor without first moment, transformers' and torch.optim's. Source of the first: transformers
+// optimization.py (5.12), Adafactor.step.
 
 #include "core/training/optimizer.h"
 
@@ -80,7 +81,64 @@ class AdafactorHf : public OptimizerStep {
   std::vector<State> states_;
 };
 
+// torch.optim.Adafactor, for-loop implementation (its default). Source: torch/optim/_adafactor.py (2.14),
+// _single_tensor_adafactor: the update is made in place of the variance estimate, beside the previous parameter's.
+class AdafactorTorch : public OptimizerStep {
+ public:
+  void step(Tape& tape, const std::vector<Tensor>& parameters) override {
+    const Tape::Scope scope(tape, "adafactor");
+    const Tape::NoGrad no_grad(tape);
+    if (states_.empty()) {
+      for (const Tensor& parameter : parameters) make_state(tape, parameter.grad());
+    }
+    const Tape::In in(tape, Category::temporaries);
+    Tensor update;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const Tensor& grad = parameters[i].grad();
+      if (grad.rank() < 2) {
+        const Tensor square = optimizer_temporary(grad, grad.dtype(), OpKind::pow_scalar);
+        update = clone(states_[i].row);
+      } else {
+        update = outer(tape, states_[i], grad.shape());
+      }
+      optimizer_math({&update, &grad}, {&parameters[i]});
+    }
+  }
+
+ private:
+  struct State {
+    Tensor row, column;  // 1-D parameters keep the whole variance in `row`
+  };
+
+  void make_state(Tape& tape, const Tensor& grad) {
+    const Tape::In in(tape, Category::optimizer_states);
+    State& state = states_.emplace_back();
+    const bool factored = grad.rank() >= 2;
+    Shape rows = grad.shape();
+    if (factored) rows.set_last({1, Sym::none});
+    {
+      const Tape::Scope name(tape, factored ? "row_var" : "variance");
+      state.row = zeros(tape, rows, grad.dtype());
+    }
+    if (!factored) return;
+    const Tape::Scope name(tape, "col_var");
+    state.column = zeros(tape, {{1, Sym::none}, grad.dim(-1)}, grad.dtype());
+  }
+
+  static Tensor outer(Tape& tape, const State& state, const Shape& shape) {
+    Tensor product = tape.empty(OpKind::mm, shape, state.row.dtype());
+    optimizer_math({&state.row, &state.column}, {&product});
+    return product;
+  }
+
+  std::vector<State> states_;
+};
+
 }  // namespace
+
+std::unique_ptr<OptimizerStep> make_adafactor_torch() {
+  return std::make_unique<AdafactorTorch>();
+}
 
 std::unique_ptr<OptimizerStep> make_adafactor_hf() {
   return std::make_unique<AdafactorHf>();

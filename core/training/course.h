@@ -25,6 +25,9 @@ struct CourseBytes {
 
 CourseBytes course_bytes(const Recipe& recipe);
 
+// Trainable parameters of LoRA on every linear layer of the decoder.
+std::uint64_t course_adapter_parameters(const ModelConfig& config, const Recipe& recipe);
+
 // Layer inputs or the rough full activations, in bytes. Linear in b, s, L and h; independent of the parameter count.
 Bytes course_activations(const ModelConfig& config, const Recipe& recipe);
 

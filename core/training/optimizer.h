@@ -22,13 +22,19 @@ class OptimizerStep {
 
 std::unique_ptr<OptimizerStep> make_optimizer(Optimizer kind);  // nullptr when it is not modelled
 
-// One file each: adamw.cc, sgd.cc, adafactor.cc.
+// adamw.cc, sgd.cc, adafactor.cc, quantised_optimizers.cc.
 std::unique_ptr<OptimizerStep> make_adamw_fused();
 std::unique_ptr<OptimizerStep> make_adamw_foreach();
 std::unique_ptr<OptimizerStep> make_adamw_forloop();
 std::unique_ptr<OptimizerStep> make_sgd();
 std::unique_ptr<OptimizerStep> make_sgd_momentum();
 std::unique_ptr<OptimizerStep> make_adafactor_hf();
+std::unique_ptr<OptimizerStep> make_adafactor_torch();
+std::unique_ptr<OptimizerStep> make_adamw_8bit();
+std::unique_ptr<OptimizerStep> make_paged_adamw_8bit();
+std::unique_ptr<OptimizerStep> make_adamw_ao_8bit();
+std::unique_ptr<OptimizerStep> make_adamw_ao_4bit();
+std::unique_ptr<OptimizerStep> make_lion();
 
 // Helpers of the optimizers' files: in-place arithmetic (no memory), and a temporary like `a`.
 void optimizer_math(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> outputs);

@@ -48,8 +48,34 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
 }
 
 bool autocasts(const Recipe& recipe) {
-  return recipe.precision == Precision::amp_bf16 || recipe.autocast;
+  return recipe.precision == Precision::amp_bf16 || recipe.precision == Precision::amp_fp16 || recipe.autocast;
 }
+
+DType autocast_dtype(const Recipe& recipe) {
+  return recipe.precision == Precision::amp_fp16 ? DType::f16 : DType::bf16;
+}
+
+// torch.amp.GradScaler: two scalars that stay, one a step that does not. Source: torch/amp/grad_scaler.py.
+struct GradScaler {
+  Tensor scale, growth_tracker;
+
+  explicit GradScaler(Tape& tape) {
+    const Tape::Scope scope(tape, "grad_scaler");
+    const Tape::In in(tape, Category::optimizer_states);
+    scale = zeros(tape, Shape{}, DType::f32);
+    growth_tracker = zeros(tape, Shape{}, DType::i32);
+  }
+
+  // scaler.unscale_: found_inf, and the gradients in place.
+  void unscale(Tape& tape, const std::vector<Tensor>& parameters) const {
+    const Tape::Scope scope(tape, "grad_scaler");
+    const Tape::In in(tape, Category::temporaries);
+    const Tape::NoGrad no_grad(tape);
+    const Tensor inverse = reciprocal(scale);
+    const Tensor found_inf = zeros(tape, Shape{}, DType::f32);
+    for (const Tensor& parameter : parameters) mul_inplace(parameter.grad(), inverse);
+  }
+};
 
 class TrainingLoop {
  public:
@@ -57,6 +83,7 @@ class TrainingLoop {
       : tape_(tape), recipe_(recipe), options_(options), optimizer_(make_optimizer(recipe.optimizer)) {
     tape_.begin_phase("load");
     model_ = build_model(tape_, config, model_options(recipe, options));
+    if (recipe.precision == Precision::amp_fp16) scaler_.emplace(tape_);
   }
 
   void run(std::uint32_t steps) {
@@ -69,6 +96,7 @@ class TrainingLoop {
       run_micro_batch(recipe_.grad_accum == 1 ? step : step + std::to_string(micro) + ".");
     }
     tape_.begin_phase(step + "optimizer");
+    if (scaler_) scaler_->unscale(tape_, model_->trainable());
     if (options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->trainable(), options_.max_grad_norm);
     optimizer_->step(tape_, model_->trainable());
     tape_.begin_phase(step + "zero_grad");
@@ -84,6 +112,7 @@ class TrainingLoop {
     {
       const Tape::In in(tape_, Category::logits);
       if (recipe_.grad_accum != 1) loss = loss / static_cast<double>(recipe_.grad_accum);
+      if (scaler_) loss = loss * scaler_->scale;
       tape_.backward(loss);
     }
     model_->replace_outputs(Tensor());
@@ -93,7 +122,7 @@ class TrainingLoop {
     if (!autocasts(recipe_)) return model_->forward(inputs_);
     Tensor loss;
     {
-      const Tape::Autocast autocast(tape_, true, DType::bf16);
+      const Tape::Autocast autocast(tape_, true, autocast_dtype(recipe_));
       loss = model_->forward(inputs_);
     }
     // accelerate's convert_outputs_to_fp32 makes an fp32 copy of the logits that the loop then holds instead.
@@ -110,6 +139,7 @@ class TrainingLoop {
   const TraceOptions& options_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<OptimizerStep> optimizer_;
+  std::optional<GradScaler> scaler_;
   Tensor inputs_;
 };
 

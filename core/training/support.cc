@@ -53,7 +53,8 @@ constexpr Refusal kRefusals[] = {
     {"stack", "stack_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.stack != Stack::hf; }},
     {"precision", "precision_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
-       const bool base = r.precision == Precision::bf16 || (r.method != Method::qlora && (r.precision == Precision::amp_bf16 || r.precision == Precision::fp32));
+       const bool base = r.precision == Precision::bf16 || (r.method != Method::qlora && (r.precision == Precision::amp_bf16 || r.precision == Precision::amp_fp16 ||
+                                                              r.precision == Precision::fp32));
        return !base;
      }},
     {"optimizer", "optimizer_not_modelled",
