@@ -8,51 +8,6 @@
 
 namespace ledger {
 
-// --- handles ---------------------------------------------------------------------------------------------------------
-
-Tensor::Tensor(const Tensor& other) : impl_(other.impl_) {
-  if (impl_ != nullptr) ++impl_->refs;
-}
-
-void Tensor::reset() {
-  TensorImpl* impl = std::exchange(impl_, nullptr);
-  if (impl != nullptr && --impl->refs == 0) impl->tape->release_impl(impl);
-}
-
-Tensor Tensor::adopt(TensorImpl* impl) {
-  Tensor tensor;
-  tensor.impl_ = impl;
-  return tensor;
-}
-
-Tape& Tensor::tape() const {
-  return *impl_->tape;
-}
-const Shape& Tensor::shape() const {
-  return impl_->shape;
-}
-Dim Tensor::dim(int i) const {
-  return impl_->shape[static_cast<std::size_t>(i < 0 ? i + impl_->shape.rank : i)];
-}
-int Tensor::rank() const {
-  return impl_->shape.rank;
-}
-DType Tensor::dtype() const {
-  return impl_->dtype;
-}
-bool Tensor::requires_grad() const {
-  return impl_->requires_grad;
-}
-bool Tensor::is_contiguous() const {
-  return impl_->contiguous;
-}
-const Tensor& Tensor::grad() const {
-  return impl_->grad;
-}
-void Tensor::clear_grad() {
-  impl_->grad.reset();
-}
-
 // --- storages, names, events ------------------------------------------------------------------------------------------
 
 Tape::Tape(TapeOptions options) : options_(options) {
@@ -60,7 +15,7 @@ Tape::Tape(TapeOptions options) : options_(options) {
   trace_.names.emplace_back();
   names_.push_back({0, "", 0, 0});
   trace_.events.reserve(1u << 15);
-  trace_.storages.reserve(1u << 13);
+  trace_.storages.reserve(1u << 14);
 }
 
 Tape::~Tape() {
@@ -135,6 +90,10 @@ TensorImpl* Tape::new_impl(DType dtype, const Shape& shape) {
   impl->offset = 0;
   impl->shape = shape;
   return impl;
+}
+
+void Tensor::release(TensorImpl* impl) {
+  impl->tape->release_impl(impl);
 }
 
 void Tape::release_impl(TensorImpl* impl) {

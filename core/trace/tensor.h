@@ -25,7 +25,9 @@ class Tensor {
     std::swap(impl_, other.impl_);
     return *this;
   }
-  ~Tensor() { reset(); }
+  ~Tensor() {
+    if (impl_ != nullptr) reset();
+  }
 
   explicit operator bool() const { return impl_ != nullptr; }
   void reset();
@@ -44,6 +46,7 @@ class Tensor {
   static Tensor adopt(TensorImpl* impl);  // takes over one reference
 
  private:
+  static void release(TensorImpl* impl);
   TensorImpl* impl_ = nullptr;
 };
 
@@ -72,5 +75,49 @@ struct TensorImpl {
   Tensor grad;           // leaves
   Tensor autocast_copy;  // low-precision copy while an autocast region is open
 };
+
+// Inline: handles are copied and dropped a few times for every event of a trace.
+inline Tensor::Tensor(const Tensor& other) : impl_(other.impl_) {
+  if (impl_ != nullptr) ++impl_->refs;
+}
+
+inline void Tensor::reset() {
+  TensorImpl* impl = std::exchange(impl_, nullptr);
+  if (impl != nullptr && --impl->refs == 0) release(impl);
+}
+
+inline Tensor Tensor::adopt(TensorImpl* impl) {
+  Tensor tensor;
+  tensor.impl_ = impl;
+  return tensor;
+}
+
+inline Tape& Tensor::tape() const {
+  return *impl_->tape;
+}
+inline const Shape& Tensor::shape() const {
+  return impl_->shape;
+}
+inline Dim Tensor::dim(int i) const {
+  return impl_->shape[static_cast<std::size_t>(i < 0 ? i + impl_->shape.rank : i)];
+}
+inline int Tensor::rank() const {
+  return impl_->shape.rank;
+}
+inline DType Tensor::dtype() const {
+  return impl_->dtype;
+}
+inline bool Tensor::requires_grad() const {
+  return impl_->requires_grad;
+}
+inline bool Tensor::is_contiguous() const {
+  return impl_->contiguous;
+}
+inline const Tensor& Tensor::grad() const {
+  return impl_->grad;
+}
+inline void Tensor::clear_grad() {
+  impl_->grad.reset();
+}
 
 }  // namespace ledger
