@@ -20,6 +20,7 @@ class AdafactorHf : public OptimizerStep {
  private:
   struct State {
     Tensor row, column;  // factored; 1-D parameters keep the whole second moment in `row`
+    Tensor rms;          // state["RMS"], a scalar that each step makes anew
   };
   // Python names that outlive one turn of the loop, and with them the tensors of the previous parameter.
   struct Names {
@@ -62,6 +63,11 @@ class AdafactorHf : public OptimizerStep {
     make_state(tape, names.grad, state);
     names.data = parameter;
     names.data = fp32(names.data);
+    {
+      const Tape::In in(tape, Category::optimizer_states);
+      const Tape::Scope name(tape, "RMS");
+      state.rms = scalar(tape);
+    }
     Tensor square = optimizer_temporary(names.grad, names.grad.dtype(), OpKind::pow_scalar);
     Tensor shifted = optimizer_temporary(square, square.dtype(), OpKind::add_scalar);
     square.reset();

@@ -72,11 +72,22 @@ class ReferenceTrace : public testing::TestWithParam<Row> {
   const Json& at(const char* key) const { return at(*GetParam().row, key); }
   std::uint64_t number(const Json& object, const char* key) const { return at(object, key).as_unsigned().value_or(0); }
 
+  // PyTorch keeps the step counters of unfused AdamW on the host (torch/optim/adam.py, _init_group); the references count
+  // every storage, wherever it is: four bytes a parameter once the first optimizer step has begun.
+  static Bytes host_counters(const Prediction& p, const std::string& phase) {
+    const bool on_host = p.recipe.optimizer == Optimizer::adamw_foreach || p.recipe.optimizer == Optimizer::adamw_forloop;
+    const bool before = phase == "load" || phase.ends_with("step1.forward") || phase.ends_with("step1.backward");
+    const auto trainable = std::count_if(p.trace.parameters.begin(), p.trace.parameters.end(),
+                                         [](const Parameter& parameter) { return parameter.trainable; });
+    return on_host && !before ? 4 * static_cast<Bytes>(trainable) : 0;
+  }
+
   void expect_phase(const Prediction& p, const PhasePeak& phase) const {
     const std::string& name = p.trace.phases[phase.phase];
     SCOPED_TRACE(name);
+    const Bytes on_host = host_counters(p, name);
     if (const Json* row = at("phases").find(name)) {
-      EXPECT_EQ(phase.peak_bytes, number(*row, "peak"));
+      EXPECT_EQ(phase.peak_bytes + on_host, number(*row, "peak"));
       const auto op = at(*row, "op").as_string().value_or("");
       // The reference starts to look when the model is loaded.
       if (op != "loaded") {
@@ -84,18 +95,19 @@ class ReferenceTrace : public testing::TestWithParam<Row> {
       }
     }
     if (const Json* bytes = at("after").find(name)) {
-      EXPECT_EQ(phase.end_bytes, bytes->as_unsigned());
+      EXPECT_EQ(phase.end_bytes + on_host, bytes->as_unsigned());
     }
   }
 
   // What attention's backward takes inside one call; the references know no cuBLAS workspaces.
-  void expect_kernel_scratch(const ModelConfig& config, const Recipe& recipe) const {
+  void expect_kernel_scratch(const Prediction& p, const ModelConfig& config, const Recipe& recipe) const {
     const Result<Trace> trace = trace_step(config, recipe);
     ASSERT_TRUE(trace.ok());
     for (const PhasePeak& phase : replay(trace.value(), {}).phases) {
       const Json* row = at("phases").find(trace.value().phases[phase.phase]);
       if (row == nullptr) continue;
-      EXPECT_EQ(phase.peak_with_workspace_bytes, number(*row, "peak_with_kernels"));
+      const Bytes on_host = host_counters(p, trace.value().phases[phase.phase]);
+      EXPECT_EQ(phase.peak_with_workspace_bytes + on_host, number(*row, "peak_with_kernels"));
     }
   }
 };
@@ -112,7 +124,7 @@ TEST_P(ReferenceTrace, EqualsToTheByte) {
   EXPECT_EQ(p.params, number(*GetParam().row, "params"));
   EXPECT_EQ(p.trainable, number(*GetParam().row, "trainable"));
   EXPECT_EQ(p.replay.phases.front().end_bytes, number(*GetParam().row, "load"));
-  expect_kernel_scratch(config.value(), recipe.value());
+  expect_kernel_scratch(p, config.value(), recipe.value());
   std::size_t seen = 0;
   Bytes peak = 0;
   for (const PhasePeak& phase : p.replay.phases) {
@@ -133,7 +145,7 @@ TEST(ReferenceTraces, IdsAreDifferent) {
   std::sort(ids.begin(), ids.end());
   const auto twice = std::adjacent_find(ids.begin(), ids.end());
   EXPECT_TRUE(twice == ids.end()) << *twice;
-  EXPECT_GE(ids.size(), 13u);
+  EXPECT_GE(ids.size(), 99u);
 }
 
 }  // namespace
