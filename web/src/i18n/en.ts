@@ -15,6 +15,12 @@ export const en = {
   'units.bytes': 'Bytes',
   'units.hint': '1 GiB = 1,073,741,824 bytes',
 
+  'scenario.heading': 'Begin with',
+  'scenario.full': 'Llama-3-8B, full',
+  'scenario.lora': 'Llama-3-8B, LoRA',
+  'scenario.qlora': 'Llama-3-8B, QLoRA',
+  'scenario.course': 'The course’s plain stack',
+
   'model.heading': 'Model',
   'model.label': 'Model',
   'model.custom': 'Your config.json',
@@ -35,9 +41,12 @@ export const en = {
   'box.close': 'Dismiss',
 
   'form.heading': 'Recipe',
-  'form.advanced': 'More settings',
+  'form.adapter': 'Adapter',
+  'form.more': 'More settings',
+  'form.gpus': 'Several GPUs',
+  'form.gpus.missing': 'Known, but not computed yet: this version computes one GPU.',
   'form.unavailable': '{choice} (not computed yet)',
-  'form.unavailable.hint': 'Marked settings are known, but this version does not compute them yet.',
+  'form.impossible': '{choice} (cannot run here)',
   'form.invalid': 'Give a whole number, {expected}.',
   'form.invalid.text': 'Cannot read this; expected: {expected}.',
   'form.reset': 'Back to defaults',
@@ -80,7 +89,7 @@ export const en = {
   'key.ddp_bucket_view': 'DDP bucket view',
   'key.offload': 'Offload',
   'key.gpu': 'GPU',
-  'key.memory_limit_bytes': 'Memory limit in bytes',
+  'key.memory_limit_bytes': 'Memory limit in bytes (0: the card’s own)',
   'key.allocator': 'Allocator',
 
   'verdict.heading': 'Verdict',

@@ -17,6 +17,12 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'units.bytes': '字节',
   'units.hint': '1 GiB = 1,073,741,824 字节',
 
+  'scenario.heading': '从这里开始',
+  'scenario.full': 'Llama-3-8B 全参数',
+  'scenario.lora': 'Llama-3-8B LoRA',
+  'scenario.qlora': 'Llama-3-8B QLoRA',
+  'scenario.course': '课程的普通层堆叠',
+
   'model.heading': '模型',
   'model.label': '模型',
   'model.custom': '你的 config.json',
@@ -37,9 +43,12 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'box.close': '关闭',
 
   'form.heading': '配方',
-  'form.advanced': '更多设置',
+  'form.adapter': '适配器',
+  'form.more': '更多设置',
+  'form.gpus': '多张 GPU',
+  'form.gpus.missing': '这些设置已知，但尚不能计算：此版本只计算单张 GPU。',
   'form.unavailable': '{choice}（尚不能计算）',
-  'form.unavailable.hint': '带标记的选项已知，但此版本尚不能计算。',
+  'form.impossible': '{choice}（在此无法运行）',
   'form.invalid': '请填写整数，范围 {expected}。',
   'form.invalid.text': '无法识别；应为：{expected}。',
   'form.reset': '恢复默认值',
@@ -82,7 +91,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.ddp_bucket_view': 'DDP 桶视图',
   'key.offload': '卸载 (offload)',
   'key.gpu': 'GPU',
-  'key.memory_limit_bytes': '显存上限（字节）',
+  'key.memory_limit_bytes': '显存上限，字节（0 表示显卡自身容量）',
   'key.allocator': '分配器',
 
   'verdict.heading': '结论',
