@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <map>
 
 #include "core/base/nearest.h"
 #include "core/config/memory_size.h"
@@ -43,9 +42,15 @@ void add_own_flags(CLI::App& app, Flags& flags) {
   app.add_option("--recipe", flags.recipe, "recipe.json; flags below override it")->type_name("FILE");
   app.add_option("--json", flags.json, "write the result as JSON, - for standard output")->type_name("FILE");
   app.add_flag("--dry-run", flags.dry_run, "predict only: no GPU and no driver needed");
-  const std::map<std::string, Device> devices = {{"host", Device::host}, {"cuda", Device::cuda}};
-  app.add_option("--device", flags.device, "host: compute a small model on the CPU; cuda: measure on the GPU")
-      ->transform(CLI::CheckedTransformer(devices))
+  app.add_option_function<std::string>(
+         "--device",
+         [&flags](const std::string& text) {
+           if (text != "host" && text != "cuda") {
+             throw CLI::ValidationError("--device", "'" + text + "' is not one of host|cuda");
+           }
+           flags.device = text == "host" ? Device::host : Device::cuda;
+         },
+         "host: compute a small model on the CPU; cuda: measure on the GPU")
       ->type_name("host|cuda");
   app.add_option("--steps", flags.steps, "training steps to run")->check(CLI::Range(1u, 64u))->capture_default_str();
   app.add_option("--warmup", flags.warmup, "first steps left out of the speed")->check(CLI::Range(0u, 63u))->capture_default_str();
@@ -70,13 +75,16 @@ void add_own_flags(CLI::App& app, Flags& flags) {
   app.add_flag("--version", flags.version, "print the version");
 }
 
-// "--seqq" is named with the flag most like it.
+// "--seqq" is named with the flag most like it; a word behind it is its value, which says nothing.
 int complain(const CLI::App& app, const std::vector<std::string>& unknown) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name());
   std::vector<const char*> names;
   for (const std::string& name : known) names.push_back(name.c_str());
+  const auto is_flag = [](const std::string& word) { return word.starts_with("-"); };
+  const bool any_flag = std::any_of(unknown.begin(), unknown.end(), is_flag);
   for (const std::string& word : unknown) {
+    if (any_flag && !is_flag(word)) continue;
     const std::string flag = word.substr(0, word.find('='));
     const std::string closest = nearest(flag, names);
     std::fprintf(stderr, "probe: unknown argument '%s'.%s See probe --help.\n", word.c_str(),

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -26,6 +27,14 @@ constexpr std::uint64_t kLargestInput = 8u << 20;
 int fail(int code, const std::string& sentence) {
   std::fprintf(stderr, "probe: %s\n", sentence.c_str());
   return code;
+}
+
+// "--mem-limit" for memory_limit_bytes, as it was most likely typed.
+std::string flag_named(const std::string& key) {
+  if (key == "memory_limit_bytes") return "--mem-limit";
+  std::string flag = "--" + key;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
 }
 
 // The model and recipe that the flags name; `code` is set when they cannot be had.
@@ -58,7 +67,11 @@ Inputs read_inputs(const Flags& flags) {
   }
   for (const auto& [key, text] : flags.keys) {
     const Result<Recipe> recipe = with_recipe_text(inputs.recipe, key, text.empty() ? "true" : text);
-    if (!recipe.ok()) return failed(kUsage, say(recipe.problem(), "--" + key));
+    if (!recipe.ok()) {
+      Problem problem = recipe.problem();
+      problem.where = flag_named(key);
+      return failed(kUsage, say(problem, "command line"));
+    }
     inputs.recipe = recipe.value();
   }
   return inputs;

@@ -11,13 +11,13 @@ constexpr std::array<const char*, static_cast<std::size_t>(ProblemCode::count_)>
     "not valid JSON at {where} (line:column), near {read}. Is the file cut short, or not a JSON file?",
     "{read} bytes is too large; at most {expected} are read. A config.json has a few KiB: is this the file you meant?",
     "nested deeper than {expected} levels. This is not a model configuration.",
-    "expected a JSON object at the top, found {read}. A config.json starts with '{'.",
+    "expected a JSON object at the top, found {read}. Such a file starts with '{'.",
     "the key {where} is missing; expected {expected}.",
     "{where}: expected {expected}, found {read}.",
     "{where}: {read} is out of range; expected {expected}.",
     "{where}: {read} is not one of {expected}.",
     "unknown key {where}.",
-    "this is a {read} file, not a model's config.json. Use the file named config.json from the model's folder.",
+    "this is {read}, not a model's config.json. Use the file named config.json from the model's folder.",
     "model_type {read} is not known yet; known are {expected}.",
     "{where} = {read} do not go together: {expected}.",
     "{where} = {read} cannot be computed: {expected}.",
@@ -51,6 +51,26 @@ constexpr Reason kReasons[] = {
     {"offload_not_modelled", "offloading is not modelled yet"},
 };
 
+// Kinds of wrong files whose id is no file's name.
+constexpr Reason kFiles[] = {
+    {"empty", "an empty file"},
+    {"json_list", "a JSON list"},
+    {"git_lfs_pointer", "a Git LFS pointer (git lfs pull fetches the file)"},
+    {"utf16_text", "UTF-16 text"},
+    {"html", "a web page"},
+    {"measured", "a measured result"},
+    {"report", "a report"},
+    {"recipe", "a recipe"},
+};
+
+std::string file_or_itself(const std::string& id) {
+  for (const Reason& file : kFiles) {
+    if (id == file.id) return file.sentence;
+  }
+  const bool vowel = std::string_view("aeio").find(id.empty() ? ' ' : id.front()) != std::string_view::npos;
+  return std::string(vowel ? "an " : "a ") + id + " file";
+}
+
 void replace(std::string& text, std::string_view mark, std::string_view value) {
   const std::size_t at = text.find(mark);
   if (at != std::string::npos) text.replace(at, mark.size(), value);
@@ -68,7 +88,7 @@ std::string reason_or_itself(const std::string& expected) {
 std::string say(const Problem& problem, const std::string& document) {
   std::string text = kSentences[static_cast<std::size_t>(problem.code)];
   replace(text, "{where}", problem.where);
-  replace(text, "{read}", problem.read);
+  replace(text, "{read}", problem.code == ProblemCode::wrong_file ? file_or_itself(problem.read) : problem.read);
   replace(text, "{expected}", reason_or_itself(problem.expected));
   if (!problem.nearest.empty()) text += " Did you mean " + problem.nearest + "?";
   return document + ": " + text;

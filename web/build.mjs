@@ -35,11 +35,12 @@ const minifyStyles = {
 };
 
 async function bundle() {
+  const unused = join(here, 'src/format/d3_unused.ts');
   await rm(join(out, 'texts'), { recursive: true, force: true }); // names carry hashes
   await build({
     entryPoints: { page: join(here, 'src/page.ts') }, splitting: true, chunkNames: 'texts/[name]-[hash]',
     outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning',
-    alias: { 'd3-color': join(here, 'src/format/no_color.ts') }, plugins: [minifyStyles],
+    alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles],
   });
   await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), minify: true, charset: 'utf8', logLevel: 'warning' });
   await copyFile(join(here, 'src/index.html'), join(out, 'index.html'));

@@ -28,7 +28,7 @@ struct Weight4bit {
 struct Adapter {
   Tensor a, b;        // [r, in], [out, r]
   Tensor magnitude;   // DoRA: [out]
-  double scaling = 1;
+  double scaling = 1;  // alpha / r
   double dropout = 0;
 };
 

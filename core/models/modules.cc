@@ -65,17 +65,19 @@ Adapter ModuleBuilder::adapter(const std::string& path, Dim in, Dim out) {
   const Dim r{policy_.rank, Sym::r};
   Adapter adapter;
   adapter.dropout = policy_.dropout;
+  adapter.scaling = policy_.alpha / static_cast<double>(policy_.rank);
+  const std::string peft = "base_model.model." + path;  // PeftModel's prefix, and its default adapter's name as suffix
   {
     const Tape::Scope scope(tape_, "lora_A");
-    adapter.a = make(path + ".lora_A.weight", {r, in}, policy_.adapter_dtype, Parameter::Role::matrix, true);
+    adapter.a = make(peft + ".lora_A.default.weight", {r, in}, policy_.adapter_dtype, Parameter::Role::matrix, true);
   }
   {
     const Tape::Scope scope(tape_, "lora_B");
-    adapter.b = make(path + ".lora_B.weight", {out, r}, policy_.adapter_dtype, Parameter::Role::matrix, true);
+    adapter.b = make(peft + ".lora_B.default.weight", {out, r}, policy_.adapter_dtype, Parameter::Role::matrix, true);
   }
   if (policy_.dora) {
     const Tape::Scope scope(tape_, "lora_magnitude_vector");
-    adapter.magnitude = make(path + ".lora_magnitude_vector.weight", {out}, policy_.adapter_dtype, Parameter::Role::bias, true);
+    adapter.magnitude = make(peft + ".lora_magnitude_vector.default.weight", {out}, policy_.adapter_dtype, Parameter::Role::bias, true);
   }
   return adapter;
 }

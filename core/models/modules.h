@@ -15,6 +15,7 @@ struct LinearPolicy {
   bool quantise = false;
   bool double_quant = true;
   std::uint64_t rank = 0;  // 0: no adapters
+  double alpha = 8;        // the adapter's output is scaled by alpha / rank; PEFT's default
   std::vector<std::string> targets;
   DType adapter_dtype = DType::f32;
   double dropout = 0;

@@ -48,8 +48,8 @@ namespace ledger {
   X(div, "div.Tensor")                  /* out0 = in0 / in1 */ \
   X(sqrt, "sqrt")                       /* out0 = sqrt(in0) */ \
   X(foreach_sqrt, "_foreach_sqrt")      /* out0 = sqrt(in0), one tensor of a list that lives together */ \
-  X(dropout, "native_dropout")          /* out0 = in0 * out1 / (1 - a.x); out1 = bool mask, kept with probability 1 - a.x */ \
-  X(dropout_backward, "native_dropout_backward") /* out0 = in0 * in1 / (1 - a.x); in1 = mask */ \
+  X(dropout, "native_dropout")          /* out0 = in0 * out1 * (1 / (1 - a.x)); out1 = bool mask, true with probability 1 - a.x. Drawn anew in every scope, layer and forward pass; a recomputation repeats the mask of its forward pass */ \
+  X(dropout_backward, "native_dropout_backward") /* out0 = in0 * in1 * (1 / (1 - a.x)); in1 = mask */ \
   X(silu_backward, "silu_backward")     /* out0 = in0 * d silu(x)/dx at x = in1; in0 is the gradient */ \
   /* reductions and shapes */ \
   X(mean, "mean")                       /* out0 = mean of in0 over every dimension where out0's size is 1 (same rank), or over all of it (out0 rank 0) */ \
@@ -66,34 +66,34 @@ namespace ledger {
   X(embedding, "embedding")             /* out0[...,h] = rows in1[...] of in0[V,h] */ \
   X(embedding_backward, "embedding_dense_backward") /* out0[V,h] = 0; out0[in1[t]] += in0[t]; in0 is the gradient */ \
   /* softmax and attention pieces */ \
-  X(softmax, "_softmax")                /* out0 = softmax of in0 over the last dimension; rows that are wholly -inf become 0 */ \
+  X(softmax, "_softmax")                /* out0 = softmax of in0 over the last dimension; rows that are wholly -inf become NaN (safe softmax clears them with zero_masked_rows) */ \
   X(softmax_backward, "_softmax_backward_data") /* out0 = in1 * (in0 - sum(in0 * in1)) per row; in0 gradient, in1 softmax */ \
   X(causal_mask, "tril")                /* out0[..,i,j] = j <= i, boolean */ \
-  X(additive_mask, "where.self")        /* out0 = 0 where in0 holds, else out0's lowest number (a.x = 0) or -inf (a.x = 1) */ \
+  X(additive_mask, "where.self")        /* out0 = 0 where in0 holds, else the lowest finite number of out0's dtype (a.x = 0) or -inf (a.x = 1) */ \
   X(is_masked, "eq.Scalar")             /* out0 = in0 == -inf, boolean */ \
-  X(all, "all.dim")                     /* out0 = every element of in0 along the last dimension holds, boolean */ \
-  X(zero_masked_rows, "where.self")     /* out0 = in1 with the rows where in0 holds set to 0 */ \
+  X(all, "all.dim")                     /* out0[..,1] = every element of in0 along the last dimension holds, boolean */ \
+  X(zero_masked_rows, "where.self")     /* out0 = in1 with the rows where in0[..,1] holds set to 0 */ \
   /* loss */ \
   X(log_softmax, "_log_softmax")        /* out0 = in0 - max - log(sum(exp(in0 - max))) over the last dimension */ \
   X(log_softmax_backward, "_log_softmax_backward_data") /* out0 = in0 - exp(in1) * sum(in0) per row; in0 gradient, in1 log_softmax */ \
   X(nll_loss, "nll_loss_forward")       /* in0[T,V], in1[T] int64; out0 = mean of -in0[t,in1[t]] over targets that are not -100; out1 = their number (total_weight), in in0's dtype */ \
   X(nll_loss_backward, "nll_loss_backward") /* in0 gradient (scalar), in1[T] targets, in2 total_weight; out0[T,V] = 0, out0[t,in1[t]] = -in0/in2 */ \
   /* attention, causal, scale 1/sqrt(d): q[b,nh,s,d], k and v[b,nkv,s,d], query head i uses key/value head i*nkv/nh */ \
-  X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8] */ \
+  X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
-  X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s to 32], out2 and out3 random state */ \
+  X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written */ \
   X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward */ \
   /* optimizer */ \
   X(vector_norm, "linalg_vector_norm")  /* out0 = 2-norm of in0, in in0's dtype */ \
   X(row_norm, "linalg_vector_norm")     /* out0[i] = 2-norm of row i of in0 */ \
   X(adamw, "_fused_adamw_")             /* in0 gradient; in place: out0 parameter, out1 exp_avg, out2 exp_avg_sq, out3 step (fp32 scalar, += 1); hyper-parameters: Trace::adamw */ \
-  X(adamw_moments, "_foreach_lerp_")    /* in0 gradient; in place: out0 exp_avg = lerp(out0, in0, 1 - beta1), out1 exp_avg_sq = beta2 out1 + (1 - beta2) in0^2 */ \
-  X(adamw_update, "_foreach_addcdiv_")  /* in0 exp_avg, in1 sqrt(exp_avg_sq); in place out0 parameter: out0 *= 1 - lr wd; out0 -= lr / (1 - beta1^t) in0 / (in1 / sqrt(1 - beta2^t) + eps); t = a.i[0]; in1 is already divided when a.i[1] = 1 */ \
-  X(momentum_update, "_foreach_add_")   /* in0 gradient; in place out0 = 0.9 out0 + in0 */ \
+  X(adamw_moments, "_foreach_lerp_")    /* in0 gradient; in place: out0 exp_avg += (1 - beta1) (in0 - out0); out1 exp_avg_sq *= beta2, out1 += (1 - beta2) in0^2. Here and in the next three every step written with = is a library call and rounds to the tensor's dtype */ \
+  X(adamw_update, "_foreach_addcdiv_")  /* in0 exp_avg, in1 sqrt(exp_avg_sq); in place out0 parameter: out0 *= 1 - lr wd; d = in1 / sqrt(1 - beta2^t), unless a.i[1] = 1: then d = in1, divided before; d += eps; out0 -= lr / (1 - beta1^t) (in0 / d); t = a.i[0]; d is a temporary of in1's dtype */ \
+  X(momentum_update, "_foreach_add_")   /* in0 gradient; in place out0 *= 0.9; out0 += in0 */ \
   X(sgd_update, "_foreach_add_")        /* in0 direction; in place out0 -= lr in0, lr = Trace::adamw.lr */ \
   X(optimizer_math, "optimizer")        /* arithmetic of another optimizer on in0.. into out0..; shapes only, no executor computes it */ \
   /* quantised weights */ \
-  X(quantise, "quant")                  /* parameter number a.i[0] (a.i[1] elements, named like any other) in NF4, blocks of 64: out0 = packed codes u8, two a byte, the first in the high half; out1 = absmax; out2 = the 16 code values. With double quantisation out1 is u8 and out3 = offset (mean of absmax, fp32 scalar), out4 = absmax2 (fp32, blocks of 256 of absmax - offset), out5 = the 256 values of bitsandbytes' signed dynamic map; else out1 is fp32 */ \
+  X(quantise, "quant")                  /* parameter number a.i[0] (a.i[1] elements, a matrix initialised by its name, rounded to bf16 as checkpoints are) in NF4, blocks of 64: out0 = packed codes u8, the nearest of the 16 values (the lower of two as near) to weight / absmax, two a byte, the first in the high half; out1 = absmax; out2 = the 16 code values. With double quantisation out1 is u8 and out3 = offset (mean of absmax, fp32 scalar), out4 = absmax2 (fp32, blocks of 256 of absmax - offset), out5 = the 256 values of bitsandbytes' signed dynamic map; else out1 is fp32 */ \
   X(dequantise_absmax, "dequantize_blockwise") /* out0 fp32 = in2[in0[i]] * in1[i / 256]; in0 = absmax u8, in1 = absmax2, in2 = map; the offset is added by add_.Tensor */ \
   X(dequantise, "dequantize_4bit")      /* out0[i] = in2[code i of in0] * in1[i / 64], rounded to out0's dtype */ \
   X(int8_linear, "int8_linear")         /* a step of an LLM.int8 product; shapes only */

@@ -20,14 +20,16 @@ DType weight_dtype(const Recipe& recipe) {
   return recipe.precision == Precision::bf16 ? DType::bf16 : DType::f32;
 }
 
-LinearPolicy linear_policy(const Recipe& recipe) {
+LinearPolicy linear_policy(const Recipe& recipe, const TraceOptions& options) {
   LinearPolicy policy;
   if (recipe.method == Method::full) return policy;
   policy.quantise = recipe.method == Method::qlora;
   policy.double_quant = recipe.double_quant;
   policy.rank = recipe.rank;
+  policy.alpha = options.lora_alpha;
   policy.targets = recipe.targets;
   policy.adapter_dtype = recipe.adapter_dtype == AdapterDtype::bf16 ? DType::bf16 : DType::f32;
+  if (options.weights == DType::f64) policy.adapter_dtype = DType::f64;  // PEFT makes adapters in the base's dtype
   policy.dropout = recipe.lora_dropout;
   policy.dora = recipe.dora;
   return policy;
@@ -40,7 +42,7 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.seq = recipe.seq;
   model.checkpointing = recipe.checkpointing;
   model.attention = recipe.attention;
-  model.linears = linear_policy(recipe);
+  model.linears = linear_policy(recipe, options);
   // PEFT and transformers call enable_input_require_grads() when checkpointing a model whose base is frozen.
   model.input_requires_grad = recipe.method != Method::full && recipe.checkpointing != Checkpointing::none;
   model.keep_outputs = recipe.keep_outputs;

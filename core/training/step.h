@@ -16,6 +16,7 @@ struct TraceOptions {
   bool operands = false;                   // for executors
   std::optional<DType> weights;            // instead of the recipe's: fp64 in numerics tests
   Bytes cublas_workspace_bytes = 0;        // of the GPU predicted for
+  double lora_alpha = 8;                   // adapters are scaled by lora_alpha / rank; PEFT's default
   AdamW adamw;
   double max_grad_norm = 1.0;              // 0: gradients are not clipped
 };

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { drop, launch, message, openPage, openSite, paste, preset, problemIn, ready, verdict } from './support.mjs';
+import { drop, launch, message, openPage, openSite, paste, preset, presets, problemIn, ready, verdict } from './support.mjs';
 
 let browser;
 let site;
@@ -46,13 +46,63 @@ test('Llama-3-8B at 4096 tokens shows the reference peak to the byte, and lines 
   assert.match(await page.locator('ml-ledger .total').innerText(), /the peak to the byte/);
 }));
 
-test('every preset answers', () => withPage('', async (page) => {
+test('every preset answers, with the parameters of its source', () => withPage('', async (page) => {
   const select = page.locator('#model');
+  const params = presets().map((preset) => preset.params.toLocaleString('en'));
   for (const option of await select.locator('option').all()) {
     await select.selectOption(await option.getAttribute('value'));
     assert.match(await verdict(page), /[GM]iB/);
     assert.match(await page.locator('ml-ledger .total').innerText(), /the peak to the byte/);
+    const facts = await page.locator('ml-model-box .facts').innerText();
+    assert.ok(params.some((count) => facts.startsWith(`${count} parameters`)), facts);
   }
+}));
+
+test('each scenario answers at one click, is marked, and keeps the card', () => withPage('#v=1&gpu=rtx4090-24gb', async (page) => {
+  const buttons = page.locator('ml-scenarios button');
+  for (const button of await buttons.all()) {
+    await button.click();
+    assert.equal(await button.getAttribute('aria-pressed'), 'true');
+    assert.equal(await page.locator('ml-scenarios [aria-pressed=true]').count(), 1);
+    assert.equal(await page.locator('#gpu').inputValue(), 'rtx4090-24gb');
+    assert.match(await page.locator('ml-ledger .total').innerText(), /the peak to the byte/);
+  }
+  await page.locator('#batch').fill('3');
+  await page.locator('ml-scenarios [aria-pressed=true]').waitFor({ state: 'detached' });
+}));
+
+test('the form shows the keys that the recipe makes use of, and drops the others', () => withPage('', async (page) => {
+  const shown = async (...names) => Promise.all(names.map((name) => page.locator(`#${name}`).count()));
+  assert.deepEqual(await shown('rank', 'dora', 'double_quant'), [0, 0, 0]);
+  await page.locator('#method').selectOption('lora');
+  assert.deepEqual(await shown('rank', 'dora', 'double_quant'), [1, 1, 0]);
+  await page.locator('#dora').check();
+  await page.locator('#method').selectOption('qlora');
+  assert.deepEqual(await shown('rank', 'dora', 'double_quant', 'prepare_kbit'), [1, 1, 1, 1]);
+  assert.match(page.url(), /dora=true/);
+  await page.locator('#method').selectOption('full');
+  assert.doesNotMatch(page.url(), /dora/);
+  await page.locator('#model').selectOption('course-8x-linear-2048');
+  assert.deepEqual(await shown('seq', 'attention', 'method', 'batch'), [0, 0, 0, 1]);
+  assert.match(page.url(), /precision=fp32/);
+  await page.locator('#model').selectOption('llama-3-8b');
+  assert.doesNotMatch(page.url(), /precision/);
+}));
+
+test('a combination that cannot run is told from one that is not computed yet', () => withPage('#v=1&precision=fp32', async (page) => {
+  await page.locator('#attention option').filter({ hasText: 'flash (cannot run here)' }).waitFor({ state: 'attached' });
+  await page.locator('#attention').selectOption('flash');
+  const note = await problemIn(page.locator('ml-recipe-form'));
+  assert.match(note, /cannot run/);
+  assert.match(note, /16-bit tensors only/);
+  assert.equal(await page.locator('#attention').getAttribute('aria-invalid'), 'true');
+}));
+
+test('a key that a link sets out of place is shown, so that it can be mended', () => withPage('#v=1&model=llama-3-8b', async (page) => {
+  await page.evaluate(() => { location.hash = '#v=1&model=llama-3-8b&dora=true'; });
+  await page.locator('ml-recipe-form ml-problem').waitFor();
+  await page.locator('#dora').uncheck();
+  await ready(page);
 }));
 
 test('a dropped config.json is recognised and computed, and lives in the link', () => withPage('', async (page, context) => {

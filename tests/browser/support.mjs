@@ -4,7 +4,7 @@
 
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { createSite, listen } from '../../web/serve.mjs';
@@ -99,4 +99,10 @@ export async function loadLedger() {
 
 export function preset(id) {
   return readFileSync(join(SITE, 'presets', `${id}.json`), 'utf8');
+}
+
+// The presets as they stand in the sources, with the number of parameters that their source gives.
+export function presets() {
+  const dir = fileURLToPath(new URL('../../web/presets', import.meta.url));
+  return readdirSync(dir).map((name) => JSON.parse(readFileSync(join(dir, name), 'utf8')));
 }

@@ -38,7 +38,7 @@ test('every problem code of the core and of the page has sentences in both langu
   }
 });
 
-test('every category, recipe key and symbol of the core has a name', async () => {
+test('every category and recipe key of the core has a name', async () => {
   const trace = await core('trace/trace.h');
   const categories = trace.slice(trace.indexOf('enum class Category'), trace.indexOf('count_')).match(/^ {2}(\w+),/gm).map((line) => line.trim().slice(0, -1));
   assert.deepEqual([...types.CATEGORIES].sort(), [...categories].sort());
@@ -55,13 +55,42 @@ test('every file that the core recognises has a name', async () => {
   for (const id of ids) assert.ok(`file.${id}` in TEXTS.en, id);
 });
 
-test('every limit and note of the core has words', async () => {
-  const report = await core('answer/report.cc');
-  const limits = [...report.matchAll(/^ {4}\{"(\w+)", /gm)].map((match) => match[1]);
-  const notes = [...report.matchAll(/member\("id", "(\w+)"\)/g), ...(await core('config/model_config.cc')).matchAll(/notes\.emplace_back\("(\w+)"/g)].map((match) => match[1]);
-  assert.ok(limits.length > 0 && notes.length > 0);
-  for (const id of limits) assert.ok(`limit.${id}` in TEXTS.en, id);
-  for (const id of notes) assert.ok(`note.${id}` in TEXTS.en, id);
+// The ids in the first column of a table in the core's sources.
+async function tableIds(path, table, column = /^\s*\{"(\w+)",/gm) {
+  const source = await core(path);
+  const start = source.indexOf(`${table}[] = {`);
+  assert.ok(start > 0, `${table} in ${path}`);
+  return [...source.slice(start, source.indexOf('\n};', start)).matchAll(column)].map((match) => match[1]);
+}
+
+function inBothLanguages(prefix, ids) {
+  assert.ok(ids.length > 0, prefix);
+  for (const id of ids) assert.ok(`${prefix}.${id}` in TEXTS.en && `${prefix}.${id}` in TEXTS.zh, `${prefix}.${id}`);
+}
+
+test('every limit and note of the core has words in both languages', async () => {
+  inBothLanguages('limit', await tableIds('answer/report.cc', 'kNotModelled'));
+  inBothLanguages('note', await tableIds('answer/report.cc', 'kNotes'));
+  inBothLanguages('note', [...(await core('answer/report.cc')).matchAll(/member\("id", "(\w+)"\)/g)].map((match) => match[1]));
+  inBothLanguages('note', [...(await core('config/model_config.cc')).matchAll(/notes\.emplace_back\("(\w+)"/g)].map((match) => match[1]));
+});
+
+test('every reason for which the core refuses a recipe has sentences in both languages', async () => {
+  const refused = await tableIds('training/support.cc', 'kRefusals', /\{"\w+", "(\w+)",/g);
+  const course = [...(await core('training/course.cc')).matchAll(/refuse\(recipe, "\w+", "(\w+)"\)/g)].map((match) => match[1]);
+  assert.ok(refused.length > 20 && course.length > 0);
+  inBothLanguages('reason', [...refused, ...course]);
+  for (const expected of [...refused, ...course]) {
+    for (const i18n of voices) {
+      const text = problemText({ code: 'unsupported_recipe', where: 'loss', read: 'cut', expected, nearest: '' }, i18n);
+      assert.ok(!text.includes(expected) && !text.includes('{'), text);
+    }
+  }
+});
+
+test('every letter of the core’s products is explained', async () => {
+  const source = await core('trace/shape.cc');
+  inBothLanguages('symbol', [...source.matchAll(/\{"([^"*]+)", \{none, none\}\}/g)].map((match) => match[1]));
 });
 
 test('problems say positions, lists and ranges in words', () => {

@@ -7,6 +7,8 @@ const { recognise } = await load('state/recognise.ts');
 const { probeCommand } = await load('state/command.ts');
 const { FIRST_REQUEST, readValue, withRecipe } = await load('state/request.ts');
 const { PRESETS } = await load('state/presets.ts');
+const { keysOf, isUsed, withoutUnused } = await load('state/form_keys.ts');
+const { begin, isShown, SCENARIOS } = await load('state/scenarios.ts');
 
 const TEXTS = [
   ['{"model_type": "llama", "hidden_size": 64}', 'config'], ['{"layers": [{"linear": [4, 4]}]}', 'config'], ['{"method": "lora", "batch": 2}', 'recipe'],
@@ -40,4 +42,37 @@ test('the command line measures what is shown', () => {
 test('presets have distinct ids, a source and a config', () => {
   assert.equal(new Set(PRESETS.map((preset) => preset.id)).size, PRESETS.length);
   for (const { source, config, params } of PRESETS) assert.ok(source && Object.keys(config).length > 0 && params > 0);
+});
+
+test('adapters have their keys under LoRA and QLoRA, 4-bit weights under QLoRA, decoders what plain stacks have not', () => {
+  const used = (method, plain = false) => ['rank', 'dora', 'double_quant', 'seq', 'batch'].filter((name) => isUsed(name, method, plain));
+  assert.deepEqual(used('full'), ['seq', 'batch']);
+  assert.deepEqual(used('lora'), ['rank', 'dora', 'seq', 'batch']);
+  assert.deepEqual(used('qlora'), ['rank', 'dora', 'double_quant', 'seq', 'batch']);
+  assert.deepEqual(used('full', true), ['batch']);
+});
+
+test('what a recipe makes no use of leaves it', () => {
+  assert.deepEqual(withoutUnused({ rank: 8, dora: true, batch: 2 }, false), { batch: 2 });
+  assert.deepEqual(withoutUnused({ method: 'lora', rank: 8, double_quant: false }, false), { method: 'lora', rank: 8 });
+  assert.deepEqual(withoutUnused({ method: 'qlora', rank: 8, seq: 64, batch: 2 }, true), { batch: 2 });
+});
+
+test('every key stands in one group of the form, one of a newer core too', () => {
+  const keys = [...KEYS, { name: 'brand_new', kind: 'flag' }];
+  const placed = ['main', 'adapter', 'more', 'gpus'].flatMap((group) => keysOf(group, keys).map((key) => key.name));
+  assert.deepEqual([...placed].sort(), keys.map((key) => key.name).sort());
+  assert.ok(keysOf('more', keys).some((key) => key.name === 'brand_new'));
+});
+
+test('a scenario sets model and recipe, and leaves the card to the reader', () => {
+  const mine = withRecipe(FIRST_REQUEST, { gpu: 'a100-80gb', batch: 7 }, DEFAULTS);
+  for (const scenario of SCENARIOS) {
+    assert.ok(PRESETS.some((preset) => preset.id === scenario.preset));
+    const request = begin(scenario, mine, DEFAULTS);
+    assert.equal(request.recipe.gpu, 'a100-80gb');
+    assert.equal(request.recipe.batch, undefined);
+    assert.deepEqual(SCENARIOS.filter((other) => isShown(other, request)), [scenario]);
+  }
+  assert.ok(!SCENARIOS.some((scenario) => isShown(scenario, mine)));
 });

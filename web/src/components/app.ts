@@ -5,9 +5,9 @@ import { customElement, state } from 'lit/decorators.js';
 import { CoreFailure, loadCore } from '../core/loader.js';
 import { problem, type Problem, type Report } from '../core/types.js';
 import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
-import { unavailableChoices } from '../state/availability.js';
+import { refusedValues, type Refused } from '../state/availability.js';
 import { findPreset } from '../state/presets.js';
-import { configText, type Lang } from '../state/request.js';
+import { configText, isPlain, type Lang } from '../state/request.js';
 import { hashLang } from '../state/hash.js';
 import { fetchSamples } from '../state/samples.js';
 import { Session, type Said } from '../state/session.js';
@@ -26,6 +26,7 @@ import './model_box.js';
 import './page_header.js';
 import './problem_note.js';
 import './recipe_form.js';
+import './scenarios.js';
 import './share_view.js';
 import './timeline_view.js';
 import { headlineKey } from './verdict_view.js';
@@ -37,7 +38,7 @@ export class MemoryLedger extends LitElement {
   static override styles = appStyles;
 
   @state() private failure: Problem | undefined;
-  @state() private unavailable: ReadonlySet<string> = new Set();
+  @state() private refused: Refused = new Map();
   private session: Session | undefined;
   private timer = 0;
   @state() private i18n: I18n | undefined; // undefined until its texts are here
@@ -87,9 +88,8 @@ export class MemoryLedger extends LitElement {
   private lookAround(session: Session): void {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      const plain = /"layers"/.test(configText(session.request.model));
-      const found = unavailableChoices(session.core, session.request.recipe, plain);
-      if ([...found].join() !== [...this.unavailable].join()) this.unavailable = found;
+      const found = refusedValues(session.core, session.request.recipe, configText(session.request.model));
+      if ([...found.keys()].join() !== [...this.refused.keys()].join()) this.refused = found;
     }, QUIET_MS);
   }
 
@@ -131,7 +131,8 @@ export class MemoryLedger extends LitElement {
     const change = event.detail;
     if (!session) return;
     switch (change.kind) {
-      case 'model': return session.setModel(change.model, change.recipe);
+      case 'preset': return session.setPreset(change.id);
+      case 'scenario': return session.setScenario(change.scenario);
       case 'recipe': return session.setRecipe(change.patch);
       case 'reset': return session.reset();
       case 'undo': return session.undo();
@@ -170,11 +171,12 @@ export class MemoryLedger extends LitElement {
 
   private body(session: Session, i18n: I18n): TemplateResult {
     const { answer } = session;
-    return html`<div class="columns">
+    return html`<ml-scenarios .i18n=${i18n} .request=${session.request}></ml-scenarios>
+    <div class="columns">
       <aside aria-label=${i18n.t('form.heading')}>
         <ml-model-box .i18n=${i18n} .model=${session.request.model} .facts=${answer.ok ? answer.value.model : undefined} .message=${this.message(session.said, i18n)}></ml-model-box>
         <ml-recipe-form .i18n=${i18n} .catalogue=${session.core.catalogue} .recipe=${session.request.recipe} .defaults=${session.defaults}
-          .problem=${answer.ok ? undefined : answer.problem} .unavailable=${this.unavailable} .canUndo=${session.canUndo}></ml-recipe-form>
+          .plain=${isPlain(session.request.model)} .problem=${answer.ok ? undefined : answer.problem} .refused=${this.refused} .canUndo=${session.canUndo}></ml-recipe-form>
       </aside>
       <main id="answer" tabindex="-1">
         ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}

@@ -4,7 +4,8 @@ import { LitElement } from 'lit';
 import { property } from 'lit/decorators.js';
 import type { Recipe } from '../core/types.js';
 import type { I18n } from '../i18n/i18n.js';
-import type { Lang, ModelChoice, Units } from '../state/request.js';
+import type { Lang, Units } from '../state/request.js';
+import type { Scenario } from '../state/scenarios.js';
 
 export class LedgerElement extends LitElement {
   @property({ attribute: false }) i18n!: I18n;
@@ -16,7 +17,8 @@ export class LedgerElement extends LitElement {
 
 // What an element may ask of the page; the page alone holds state.
 export type Change =
-  | { readonly kind: 'model'; readonly model: ModelChoice; readonly recipe?: Recipe }
+  | { readonly kind: 'preset'; readonly id: string }
+  | { readonly kind: 'scenario'; readonly scenario: Scenario }
   | { readonly kind: 'recipe'; readonly patch: Recipe }
   | { readonly kind: 'reset' }
   | { readonly kind: 'undo' }

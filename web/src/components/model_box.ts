@@ -68,8 +68,8 @@ export class ModelBox extends LedgerElement {
   }
 
   private onPreset(event: Event): void {
-    const preset = findPreset((event.target as HTMLSelectElement).value);
-    if (preset) this.ask({ kind: 'model', model: { kind: 'preset', id: preset.id }, recipe: preset.recipe ?? {} });
+    const id = (event.target as HTMLSelectElement).value;
+    if (findPreset(id)) this.ask({ kind: 'preset', id });
   }
 
   // The box reads what is put in and is then empty again: what counts is the message below it.

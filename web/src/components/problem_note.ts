@@ -4,7 +4,7 @@ import { css, html, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
 import type { Problem } from '../core/types.js';
 import type { Key } from '../i18n/i18n.js';
-import { problemText } from '../i18n/problem_text.js';
+import { isImpossible, problemText } from '../i18n/problem_text.js';
 import { base } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
 
@@ -25,7 +25,7 @@ export class ProblemNote extends LedgerElement {
   @property({ attribute: false }) problem!: Problem;
 
   protected override render(): TemplateResult {
-    const heading = MILD[this.problem.code];
+    const heading = isImpossible(this.problem) ? 'problem.impossible' : MILD[this.problem.code];
     return html`<div class="note ${heading ? 'mild' : ''}" data-code=${this.problem.code}>
       <strong>${this.i18n.t(heading ?? 'problem.heading')}</strong>
       <p>${problemText(this.problem, this.i18n)}</p>

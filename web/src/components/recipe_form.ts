@@ -5,12 +5,15 @@
 import { css, html, nothing, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
 import type { Catalogue, Problem, Recipe, RecipeKey, RecipeValue } from '../core/types.js';
+import { isImpossible } from '../i18n/problem_text.js';
+import type { Refused } from '../state/availability.js';
+import { isUsed, keysOf, type Group } from '../state/form_keys.js';
 import { expectedOf, readValue, sameValue, writeValue, type Defaults } from '../state/request.js';
 import { base, controls } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
 import './problem_note.js';
 
-const PLAIN_KEYS = ['method', 'precision', 'gpu', 'batch', 'seq', 'optimizer', 'checkpointing', 'attention', 'loss', 'stack'];
+const WIDE = ['gpu', 'optimizer', 'targets', 'memory_limit_bytes'];
 const STEP: Readonly<Record<string, number>> = { seq: 512, memory_limit_bytes: 1024 ** 3 };
 
 @customElement('ml-recipe-form')
@@ -23,8 +26,12 @@ export class RecipeForm extends LedgerElement {
     .field.flag label { color: var(--ink); font-size: 0.9rem; overflow-wrap: anywhere; }
     .error { margin: 0; font-size: 0.82rem; color: var(--bad); }
     .head { display: flex; justify-content: space-between; align-items: baseline; gap: 1rem; }
-    details { margin-top: 0.8rem; }
-    details .grid { margin-top: 0.5rem; }
+    fieldset { border: 0; border-top: 1px solid var(--rule); margin: 1rem 0 0; padding: 0.6rem 0 0; min-width: 0; }
+    legend { float: inline-start; width: 100%; padding: 0; margin-bottom: 0.5rem; font-size: 0.9rem; font-weight: 600; }
+    legend + .grid { clear: both; }
+    details { border-top: 1px solid var(--rule); margin-top: 1rem; padding-top: 0.25rem; }
+    details + details { margin-top: 0.5rem; }
+    details .grid { margin: 0.5rem 0; }
     ml-problem { margin-top: 0.9rem; }
     .hint { margin: 0.9rem 0 0; }
   `];
@@ -33,22 +40,36 @@ export class RecipeForm extends LedgerElement {
   @property({ attribute: false }) recipe!: Recipe;
   @property({ attribute: false }) defaults!: Defaults;
   @property({ attribute: false }) problem: Problem | undefined;
-  @property({ attribute: false }) unavailable: ReadonlySet<string> = new Set(); // "key=choice"
+  @property({ attribute: false }) plain = false; // the model is a stack of plain layers
+  @property({ attribute: false }) refused: Refused = new Map();
   @property({ attribute: false }) canUndo = false;
   @state() private invalid: ReadonlySet<string> = new Set();
 
   protected override render(): TemplateResult {
-    const { i18n, catalogue } = this;
-    const plain = PLAIN_KEYS.map((name) => catalogue.recipe_keys.find((key) => key.name === name)).filter((key) => key !== undefined);
-    const advanced = catalogue.recipe_keys.filter((key) => !PLAIN_KEYS.includes(key.name));
-    const changed = advanced.some((key) => key.name in this.recipe);
+    const { i18n } = this;
+    const adapter = this.keys('adapter');
     return html`<div class="head"><h2>${i18n.t('form.heading')}</h2>
         ${Object.keys(this.recipe).length > 0 ? html`<button class="quiet" @click=${this.reset}>${i18n.t('form.reset')}</button>` : nothing}</div>
-      <div class="grid">${plain.map((key) => this.field(key))}</div>
-      <details ?open=${changed}><summary>${i18n.t('form.advanced')}</summary>
-        <div class="grid">${advanced.map((key) => this.field(key))}</div></details>
-      <div role="status">${this.problem ? this.problemView(this.problem) : nothing}</div>
-      ${this.unavailable.size > 0 ? html`<p class="hint small soft">${i18n.t('form.unavailable.hint')}</p>` : nothing}`;
+      <div class="grid">${this.keys('main').map((key) => this.field(key))}</div>
+      ${adapter.length > 0 ? html`<fieldset><legend>${i18n.t('form.adapter')}</legend><div class="grid">${adapter.map((key) => this.field(key))}</div></fieldset>` : nothing}
+      ${this.folded('more')}
+      ${this.folded('gpus')}
+      <div role="status">${this.problem ? this.problemView(this.problem) : nothing}</div>`;
+  }
+
+  // What the recipe makes use of, and what a problem names, so that it can be mended.
+  private keys(group: Group): RecipeKey[] {
+    const method = String(this.recipe['method'] ?? this.defaults['method']);
+    return keysOf(group, this.catalogue.recipe_keys).filter((key) => isUsed(key.name, method, this.plain) || this.named(key));
+  }
+
+  private folded(group: 'more' | 'gpus'): TemplateResult {
+    const keys = this.keys(group);
+    const open = keys.some((key) => key.name in this.recipe || this.named(key));
+    const missing = group === 'gpus' && this.refused.has('dp=2');
+    return html`<details class=${group} ?open=${open}><summary>${this.i18n.t(`form.${group}`)}</summary>
+      ${missing ? html`<p class="small soft">${this.i18n.t('form.gpus.missing')}</p>` : nothing}
+      <div class="grid">${keys.map((key) => this.field(key))}</div></details>`;
   }
 
   private problemView(problem: Problem): TemplateResult {
@@ -75,8 +96,8 @@ export class RecipeForm extends LedgerElement {
   }
 
   private field(key: RecipeKey): TemplateResult {
-    const wide = key.name === 'gpu' || key.name === 'optimizer' || key.name === 'targets';
-    if (key.kind === 'flag') return html`<div class="field flag wide">${this.checkbox(key)}<label for=${key.name}>${this.i18n.key(key.name)}</label></div>`;
+    const wide = WIDE.includes(key.name);
+    if (key.kind === 'flag') return html`<div class="field flag wide">${this.checkbox(key)}<label for=${key.name}>${this.marked(key, 'true', this.i18n.key(key.name))}</label></div>`;
     const bad = this.invalid.has(key.name);
     return html`<div class="field ${wide ? 'wide' : ''}">
       <label for=${key.name}>${this.i18n.key(key.name)}</label>
@@ -93,12 +114,15 @@ export class RecipeForm extends LedgerElement {
   private choice(key: RecipeKey): TemplateResult {
     const value = this.value(key);
     return html`<select id=${key.name} aria-invalid=${this.named(key) ? 'true' : 'false'} @change=${(event: Event) => this.changed(key, event)}>
-      ${(key.choices ?? []).map((choice) => html`<option value=${choice} .selected=${choice === value}>${this.choiceText(key, choice)}</option>`)}
+      ${(key.choices ?? []).map((choice) => html`<option value=${choice} .selected=${choice === value}>${this.marked(key, choice, choice)}</option>`)}
     </select>`;
   }
 
-  private choiceText(key: RecipeKey, choice: string): string {
-    return this.unavailable.has(`${key.name}=${choice}`) ? this.i18n.t('form.unavailable', { choice }) : choice;
+  // A value that the core refuses next to the present recipe says so before it is chosen.
+  private marked(key: RecipeKey, value: string, text: string): string {
+    const problem = this.refused.get(`${key.name}=${value}`);
+    if (!problem) return text;
+    return this.i18n.t(isImpossible(problem) ? 'form.impossible' : 'form.unavailable', { choice: text });
   }
 
   private gpus(key: RecipeKey): TemplateResult {

@@ -2,10 +2,7 @@
 
 import { css, nothing, svg, type SVGTemplateResult } from 'lit';
 import { guard } from 'lit/directives/guard.js';
-import { ref } from 'lit/directives/ref.js';
-import { axisLeft } from 'd3-axis';
 import { scaleLinear, type ScaleLinear } from 'd3-scale';
-import { select } from 'd3-selection';
 import { area, curveStepAfter, line, stack } from 'd3-shape';
 import type { Point, Report } from '../core/types.js';
 import { GIB, MIB } from '../format/format.js';
@@ -46,7 +43,6 @@ export const chartStyles = css`
   .chart text { font: 12px var(--sans); fill: var(--ink); font-variant-numeric: tabular-nums; }
   .chart .axis text { fill: var(--ink-soft); font: 11.5px var(--sans); }
   .chart .axis line { stroke: var(--rule); }
-  .chart .axis path { stroke: none; }
   .band { stroke: var(--paper); stroke-width: 0.5; }
   .reserved { fill: none; stroke: var(--ink); stroke-width: 1.25; }
   .reserved { stroke-dasharray: 4 3; }
@@ -81,12 +77,10 @@ function still(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult
 
 function axis(frame: ChartFrame): SVGTemplateResult {
   const scale = scaleLinear(frame.y.domain().map((bytes) => bytes / frame.unit.bytes), frame.y.range());
-  const draw = (group: Element | undefined): void => {
-    if (!group) return;
-    const ticks = axisLeft(scale).ticks(Math.round((frame.bottom - frame.top) / 60)).tickSizeInner(frame.left - frame.width).tickSizeOuter(0).tickPadding(6);
-    select(group as SVGGElement).call(ticks);
-  };
-  return svg`<g class="axis" transform="translate(${frame.left},0)" ${ref(draw)}></g>
+  const ticks = scale.ticks(Math.round((frame.bottom - frame.top) / 60));
+  return svg`<g class="axis">${ticks.map((value) => svg`
+      <line x1=${frame.left} x2=${frame.width} y1=${scale(value)} y2=${scale(value)}></line>
+      <text x=${frame.left - 6} y=${scale(value) + 4} text-anchor="end">${value}</text>`)}</g>
     <text class="phase" x="0" y=${frame.top - 8}>${frame.unit.name}</text>`;
 }
 

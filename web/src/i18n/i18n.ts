@@ -25,9 +25,13 @@ export class I18n {
     return units === this.format.units ? this : new I18n(this.lang, units, this.texts);
   }
 
+  has(key: string): key is Key {
+    return key in this.texts;
+  }
+
   // The text of `key`, or `fallback` for ids that this page has no words for (a newer core may know more).
   maybe(key: string, fallback: string): string {
-    return key in this.texts ? this.t(key as Key) : fallback;
+    return this.has(key) ? this.t(key) : fallback;
   }
 
   bytes(value: number): string {

@@ -2,15 +2,21 @@
 
 import type { Problem } from '../core/types.js';
 import { MIB } from '../format/format.js';
-import type { I18n, Key } from './i18n.js';
+import type { I18n } from './i18n.js';
 
 export function problemText(problem: Problem, i18n: I18n): string {
   const values = { ...facts(problem, i18n), ...position(problem) };
-  const reason = i18n.maybe(`reason.${problem.expected}`, '');
-  if (problem.code === 'unsupported_recipe' && reason !== '') return reason;
-  const sentence = i18n.maybe(`problem.${problem.code}`, '') ? i18n.t(`problem.${problem.code}` as Key, values) : fallback(problem);
+  const reason = `reason.${problem.expected}`;
+  if (problem.code === 'unsupported_recipe' && i18n.has(reason)) return i18n.t(reason, values);
+  const key = `problem.${problem.code}`;
+  const sentence = i18n.has(key) ? i18n.t(key, values) : fallback(problem);
   const separator = i18n.lang === 'zh' ? '' : ' ';
   return problem.nearest ? sentence + separator + i18n.t('problem.nearest', { nearest: problem.nearest }) : sentence;
+}
+
+// A recipe that no framework can run, as opposed to one that is not computed yet.
+export function isImpossible(problem: Problem): boolean {
+  return problem.code === 'unsupported_recipe' && !problem.expected.endsWith('_not_modelled');
 }
 
 function facts(problem: Problem, i18n: I18n): Record<string, string> {

@@ -1,26 +1,39 @@
-// availability.ts - which values of a recipe key this version of the core computes, found out by asking it.
+// availability.ts - which values of a recipe key the core computes next to the present recipe, found out by asking it.
 //
 // The question is put with one tiny layer instead of the model, so that the whole table takes a few milliseconds. A value
 // counts as missing only when the core's refusal names its key: others may be what stands in the way.
 
 import type { Core } from '../core/loader.js';
-import type { Recipe } from '../core/types.js';
+import type { Problem, Recipe, RecipeKey, RecipeValue } from '../core/types.js';
 
-const TINY = {
-  decoder: JSON.stringify({
-    model_type: 'llama', hidden_size: 64, intermediate_size: 128, num_hidden_layers: 1, num_attention_heads: 4, num_key_value_heads: 4, vocab_size: 256,
-  }),
-  plain: JSON.stringify({ layers: [{ linear: [8, 8] }] }),
-};
+// "key=value" -> why the core refuses it.
+export type Refused = ReadonlyMap<string, Problem>;
 
-export function unavailableChoices(core: Core, recipe: Recipe, plain: boolean): Set<string> {
-  const missing = new Set<string>();
-  const config = plain ? TINY.plain : TINY.decoder;
+export function refusedValues(core: Core, recipe: Recipe, config: string): Refused {
+  const refused = new Map<string, Problem>();
+  const tiny = tinyLike(config);
   for (const key of core.catalogue.recipe_keys) {
-    for (const choice of key.kind === 'choice' ? key.choices ?? [] : []) {
-      const outcome = core.predict(config, { ...recipe, seq: 16, batch: 1, [key.name]: choice }, 1);
-      if (!outcome.ok && outcome.problem.code === 'unsupported_recipe' && outcome.problem.where === key.name) missing.add(`${key.name}=${choice}`);
+    for (const value of valuesOf(key)) {
+      const outcome = core.predict(tiny, { ...recipe, seq: 16, batch: 1, [key.name]: value }, 1);
+      if (!outcome.ok && outcome.problem.code === 'unsupported_recipe' && outcome.problem.where === key.name) refused.set(`${key.name}=${value}`, outcome.problem);
     }
   }
-  return missing;
+  return refused;
+}
+
+// Of numbers only the one by which a second GPU is asked for.
+function valuesOf(key: RecipeKey): readonly RecipeValue[] {
+  if (key.kind === 'choice') return key.choices ?? [];
+  if (key.kind === 'flag') return [true];
+  return key.name === 'dp' ? [2] : [];
+}
+
+// One small layer that has in common with the model what refusals ask about: its family, and whether heads are grouped.
+function tinyLike(config: string): string {
+  const { layers, model_type, num_attention_heads: heads, num_key_value_heads: grouped } = JSON.parse(config) as Record<string, unknown>;
+  if (layers) return JSON.stringify({ layers: [{ linear: [8, 8] }] });
+  return JSON.stringify({
+    model_type, hidden_size: 64, intermediate_size: 128, num_hidden_layers: 1, vocab_size: 256, num_attention_heads: 4,
+    num_key_value_heads: (grouped ?? heads) === heads ? 4 : 2,
+  });
 }

@@ -31,6 +31,11 @@ export function configText(model: ModelChoice): string {
   return JSON.stringify(findPreset(model.id)?.config ?? {});
 }
 
+// A stack of plain layers rather than a decoder.
+export function isPlain(model: ModelChoice): boolean {
+  return /"layers"\s*:/.test(configText(model));
+}
+
 export type Defaults = Recipe;
 
 export function sameValue(a: RecipeValue | undefined, b: RecipeValue | undefined): boolean {

@@ -6,9 +6,12 @@ import { LARGEST_INPUT_BYTES } from '../core/limits.js';
 import { problem, type Comparison, type Outcome, type Problem, type Recipe, type Report } from '../core/types.js';
 import { pack } from './codec.js';
 import { defaultsOf } from './defaults.js';
+import { withoutUnused } from './form_keys.js';
 import { readHash, writeHash } from './hash.js';
+import { findPreset } from './presets.js';
 import { recognise } from './recognise.js';
-import { configText, FIRST_REQUEST, withRecipe, type Defaults, type ModelChoice, type Request } from './request.js';
+import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type ModelChoice, type Request } from './request.js';
+import { begin, type Scenario } from './scenarios.js';
 
 export type Said =
   | { readonly kind: 'config'; readonly name: string; readonly family: string; readonly params: number }
@@ -51,13 +54,22 @@ export class Session {
     this.lastGood = undefined; // a link is a beginning: there is no change to undo
   }
 
-  setModel(model: ModelChoice, recipe: Recipe = {}): void {
+  // Takes the keys along that choosing this preset sets, and takes those back that the last one did.
+  setPreset(id: string): void {
     this.said = undefined;
-    this.set(withRecipe({ ...this.request, model }, recipe, this.defaults));
+    const { model, recipe } = this.request;
+    const last = model.kind === 'preset' ? findPreset(model.id)?.recipe ?? {} : {};
+    const kept = Object.fromEntries(Object.entries(recipe).filter(([key, value]) => last[key] !== value));
+    this.setTidy({ ...this.request, model: { kind: 'preset', id }, recipe: kept }, findPreset(id)?.recipe ?? {});
   }
 
   setRecipe(patch: Recipe): void {
-    this.set(withRecipe(this.request, patch, this.defaults));
+    this.setTidy(this.request, patch);
+  }
+
+  setScenario(scenario: Scenario): void {
+    this.said = undefined;
+    this.set(begin(scenario, this.request, this.defaults));
   }
 
   setView(view: Partial<Pick<Request, 'lang' | 'units'>>): void {
@@ -140,6 +152,11 @@ export class Session {
   private say(said: Said): void {
     this.said = said;
     this.changed();
+  }
+
+  private setTidy(request: Request, patch: Recipe): void {
+    const next = withRecipe(request, patch, this.defaults);
+    this.set({ ...next, recipe: withoutUnused(next.recipe, isPlain(next.model)) });
   }
 
   private set(request: Request): void {

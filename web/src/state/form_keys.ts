@@ -1,0 +1,42 @@
+// form_keys.ts - where a recipe key stands in the form, and whether the recipe makes use of it at all.
+
+import type { Recipe, RecipeKey } from '../core/types.js';
+
+export type Group = 'main' | 'adapter' | 'more' | 'gpus';
+
+const MAIN = ['method', 'precision', 'gpu', 'batch', 'seq', 'optimizer', 'checkpointing', 'attention'];
+const ADAPTER = ['rank', 'adapter_dtype', 'targets', 'lora_dropout', 'dora'];
+const FOUR_BIT = ['double_quant', 'prepare_kbit'];
+const GPUS = [
+  'dp', 'tp', 'pp', 'cp', 'ep', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
+  'param_dtype', 'reduce_dtype', 'ddp_bucket_view',
+];
+const DECODER = ['method', 'seq', 'checkpointing', 'attention', 'loss', 'autocast', ...ADAPTER, ...FOUR_BIT];
+
+const ORDER: Readonly<Partial<Record<Group, readonly string[]>>> = { main: MAIN, adapter: [...ADAPTER, ...FOUR_BIT] };
+
+// Keys of a newer core are found under "more".
+export function groupOf(name: string): Group {
+  if (MAIN.includes(name)) return 'main';
+  if (GPUS.includes(name)) return 'gpus';
+  return ADAPTER.includes(name) || FOUR_BIT.includes(name) ? 'adapter' : 'more';
+}
+
+export function keysOf(group: Group, keys: readonly RecipeKey[]): RecipeKey[] {
+  const order = ORDER[group];
+  const members = keys.filter((key) => groupOf(key.name) === group);
+  return order ? members.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name)) : members;
+}
+
+// Adapters have their keys under LoRA and QLoRA alone, 4-bit weights under QLoRA, decoders what plain stacks have not.
+export function isUsed(name: string, method: string, plain: boolean): boolean {
+  if (plain && DECODER.includes(name)) return false;
+  if (FOUR_BIT.includes(name)) return method === 'qlora';
+  return !ADAPTER.includes(name) || method !== 'full';
+}
+
+// The recipe without what it makes no use of: nothing out of sight stands in the way, or in the link.
+export function withoutUnused(recipe: Recipe, plain: boolean): Recipe {
+  const method = plain ? 'full' : String(recipe['method'] ?? 'full');
+  return Object.fromEntries(Object.entries(recipe).filter(([name]) => isUsed(name, method, plain)));
+}
