@@ -67,7 +67,8 @@ std::string predict(std::string_view text) {
   const std::uint64_t asked = points == nullptr ? kDefaultPoints : points->as_unsigned().value_or(kDefaultPoints);
   Result<Prediction> prediction = predict_run(config.value(), recipe.value());
   if (!prediction.ok()) return answer(prediction.problem());
-  return wrap("report", write_report(prediction.value(), static_cast<std::size_t>(asked < kMostPoints ? asked : kMostPoints)));
+  return wrap("report",
+              write_report(prediction.value(), static_cast<std::size_t>(asked < kMostPoints ? asked : kMostPoints)));
 }
 
 std::string compare(std::string_view text) {
@@ -95,7 +96,8 @@ std::string catalogue() {
   for (const RecipeKey& key : recipe_keys()) {
     out.begin_object().member("name", key.name).member("kind", kKinds[static_cast<std::size_t>(key.kind)]);
     out.member("default", recipe_value(Recipe{}, key.name)).key("choices").begin_array();
-    for (const char* choice : key.choices) out.value(choice);
+    for (const char* choice : key.choices)
+      out.value(choice);
     out.end_array().member("low", key.low).member("high", key.high).end_object();
   }
   out.end_array().end_object();

@@ -15,8 +15,8 @@ std::string predict(std::string_view request);
 // {"version", "gpus": [...], "recipe_keys": [...]}: what forms are built from.
 std::string catalogue();
 
-// request: {"measured": <measured.json as object or as text>} -> {"comparison": {...}} against the prediction for the same
-// model, recipe and run options, made anew by this core.
+// request: {"measured": <measured.json as object or as text>} -> {"comparison": {...}} against the prediction for the
+// same model, recipe and run options, made anew by this core.
 std::string compare(std::string_view request);
 
 const char* version();

@@ -15,7 +15,8 @@ struct FileText {
 // `path` or "-" for standard input. Anything larger than `limit` bytes is refused before it is read.
 FileText read_file(const std::string& path, std::uint64_t limit);
 
-// Writes beside `path` and renames, so that a reader never sees half a file; "-" is standard output. Returns an error or "".
+// Writes beside `path` and renames, so that a reader never sees half a file; "-" is standard output. Returns an error
+// or "".
 std::string write_file(const std::string& path, const std::string& text);
 
 }  // namespace ledger

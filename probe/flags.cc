@@ -19,7 +19,8 @@ std::string flag_of(std::string key) {
 
 std::string help_of(const RecipeKey& key) {
   std::string help = "recipe: ";
-  for (const char* choice : key.choices) help += std::string(help.size() > 8 ? "|" : "") + choice;
+  for (const char* choice : key.choices)
+    help += std::string(help.size() > 8 ? "|" : "") + choice;
   if (key.kind == RecipeKey::Kind::flag) help += "true|false";
   if (key.kind == RecipeKey::Kind::integer) help += std::to_string(key.low) + ".." + std::to_string(key.high);
   if (key.kind == RecipeKey::Kind::names) help += "all-linear, or names separated by commas";
@@ -53,7 +54,9 @@ void add_own_flags(CLI::App& app, Flags& flags) {
          "host: compute a small model on the CPU; cuda: measure on the GPU")
       ->type_name("host|cuda");
   app.add_option("--steps", flags.steps, "training steps to run")->check(CLI::Range(1u, 64u))->capture_default_str();
-  app.add_option("--warmup", flags.warmup, "first steps left out of the speed")->check(CLI::Range(0u, 63u))->capture_default_str();
+  app.add_option("--warmup", flags.warmup, "first steps left out of the speed")
+      ->check(CLI::Range(0u, 63u))
+      ->capture_default_str();
   app.add_option_function<std::string>(
          "--mem-limit", [&flags](const std::string& text) { flags.keys.emplace_back("memory_limit_bytes", text); },
          "behave like a card of this size, e.g. 24GiB")
@@ -78,9 +81,11 @@ void add_own_flags(CLI::App& app, Flags& flags) {
 // "--seqq" is named with the flag most like it; a word behind it is its value, which says nothing.
 int complain(const CLI::App& app, const std::vector<std::string>& unknown) {
   std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options()) known.push_back(option->get_name());
+  for (const CLI::Option* option : app.get_options())
+    known.push_back(option->get_name());
   std::vector<const char*> names;
-  for (const std::string& name : known) names.push_back(name.c_str());
+  for (const std::string& name : known)
+    names.push_back(name.c_str());
   const auto is_flag = [](const std::string& word) { return word.starts_with("-"); };
   const bool any_flag = std::any_of(unknown.begin(), unknown.end(), is_flag);
   for (const std::string& word : unknown) {

@@ -12,10 +12,10 @@ namespace ledger {
 enum class Device : std::uint8_t { automatic, host, cuda };
 
 struct Flags {
-  std::string model;   // path of a config.json, or "-"
-  std::string recipe;  // path of a recipe.json, or empty
-  std::string json;    // where the result goes, "-" for stdout, or empty
-  Recipe flags;        // filled in over the recipe file by resolve()
+  std::string model;                                      // path of a config.json, or "-"
+  std::string recipe;                                     // path of a recipe.json, or empty
+  std::string json;                                       // where the result goes, "-" for stdout, or empty
+  Recipe flags;                                           // filled in over the recipe file by resolve()
   std::vector<std::pair<std::string, std::string>> keys;  // recipe keys given as flags, in order
   Device device = Device::automatic;
   bool dry_run = false;

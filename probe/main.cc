@@ -113,13 +113,15 @@ int finish_host_run(const Flags& flags, const Prediction& p, const HostRun& run)
     return fail(kOutOfMemory, "out of memory in " + p.trace.phases[run.replay.phases.back().phase] + ", " +
                                   p.trace.names[storage.scope] + " (" + op_name(storage.op) + ", " +
                                   human_bytes(storage.bytes) + "): " + human_bytes(run.replay.allocator.allocated) +
-                                  " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) + ".");
+                                  " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) +
+                                  ".");
   }
   if (flags.check_percent < 0) return kOk;
   const auto predicted = static_cast<double>(p.replay.peak_allocated_bytes);
   const double off = std::fabs(static_cast<double>(run.replay.peak_allocated_bytes) - predicted) * 100 / predicted;
   bool finite = true;
-  for (const double loss : run.losses) finite = finite && std::isfinite(loss);
+  for (const double loss : run.losses)
+    finite = finite && std::isfinite(loss);
   if (off <= flags.check_percent && finite) return kOk;
   return fail(kCheckFailed, finite ? "measured and predicted allocated peaks differ by " + std::to_string(off) + " %."
                                    : std::string("the loss is not a finite number."));
@@ -132,14 +134,16 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
   const Prediction& p = prediction.value();
-  if (inputs.recipe.stack == Stack::course) return fail(kUsage, "--stack course is arithmetic, not a program: it cannot run. Use --dry-run.");
+  if (inputs.recipe.stack == Stack::course)
+    return fail(kUsage, "--stack course is arithmetic, not a program: it cannot run. Use --dry-run.");
   if (const std::string op = first_not_computed(p.trace); !op.empty()) {
-    return fail(kUsage, "--device host has no kernel for " + op + ", which this recipe runs. Use --dry-run to predict it.");
+    return fail(kUsage,
+                "--device host has no kernel for " + op + ", which this recipe runs. Use --dry-run to predict it.");
   }
   const Bytes memory = physical_memory();
   if (p.replay.peak_reserved_bytes > memory && inputs.recipe.memory_limit_bytes == 0) {
-    return fail(kUsage, "this run needs " + human_bytes(p.replay.peak_reserved_bytes) + " and this machine has " + human_bytes(memory) +
-                            ": --device host is for small models. Use --dry-run to predict.");
+    return fail(kUsage, "this run needs " + human_bytes(p.replay.peak_reserved_bytes) + " and this machine has " +
+                            human_bytes(memory) + ": --device host is for small models. Use --dry-run to predict.");
   }
   ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
   if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
@@ -154,11 +158,13 @@ int host_run(const Flags& flags, const Inputs& inputs) {
 int no_gpu() {
   if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
     dlclose(driver);
-    return fail(kNoGpu, "an NVIDIA driver is here, but this build of probe has no CUDA executor. "
-                        "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
+    return fail(kNoGpu,
+                "an NVIDIA driver is here, but this build of probe has no CUDA executor. "
+                "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
   }
-  return fail(kNoGpu, "no NVIDIA driver was found on this machine, so there is no GPU to measure on. "
-                      "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
+  return fail(kNoGpu,
+              "no NVIDIA driver was found on this machine, so there is no GPU to measure on. "
+              "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
 }
 
 int run(const Flags& flags) {

@@ -72,10 +72,12 @@ const char* status_of(const HostRun& run) {
 
 bool identical(const Replay& predicted, const Replay& measured) {
   const auto same_sample = [](const Sample& a, const Sample& b) {
-    return a.event == b.event && a.tensor_bytes == b.tensor_bytes && a.allocated == b.allocated && a.reserved == b.reserved;
+    return a.event == b.event && a.tensor_bytes == b.tensor_bytes && a.allocated == b.allocated &&
+           a.reserved == b.reserved;
   };
   return predicted.addresses == measured.addresses &&
-         std::equal(predicted.samples.begin(), predicted.samples.end(), measured.samples.begin(), measured.samples.end(), same_sample);
+         std::equal(predicted.samples.begin(), predicted.samples.end(), measured.samples.begin(),
+                    measured.samples.end(), same_sample);
 }
 
 std::string write_measured(const MeasuredRun& m) {
@@ -83,7 +85,12 @@ std::string write_measured(const MeasuredRun& m) {
   const Replay& replay = m.run->replay;
   JsonWriter out;
   out.begin_object().member("schema_version", kSchemaVersion).member("kind", "measured");
-  out.key("tool").begin_object().member("name", "probe").member("version", version()).member("backend", "host").end_object();
+  out.key("tool")
+      .begin_object()
+      .member("name", "probe")
+      .member("version", version())
+      .member("backend", "host")
+      .end_object();
   out.member("status", status_of(*m.run));
   out.key("environment").begin_object().member("device", "host").key("gpu").null().member("os", "linux").end_object();
   write_model(out, p);

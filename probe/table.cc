@@ -36,9 +36,12 @@ std::string product(const LedgerLine& line, const Letters& letters) {
 }
 
 void append_heading(std::string& out, const Prediction& p) {
-  append(out, "%s, %" PRIu64 " parameters, %" PRIu64 " trainable\n", p.config.model_type.c_str(), p.params, p.trainable);
-  constexpr const char* kShown[] = {"stack", "method", "precision", "optimizer", "batch", "seq", "checkpointing", "attention", "loss"};
-  for (const char* key : kShown) append(out, "%s%s %s", key == kShown[0] ? "" : ", ", key, recipe_value(p.recipe, key).c_str());
+  append(out, "%s, %" PRIu64 " parameters, %" PRIu64 " trainable\n", p.config.model_type.c_str(), p.params,
+         p.trainable);
+  constexpr const char* kShown[] = {"stack", "method",        "precision", "optimizer", "batch",
+                                    "seq",   "checkpointing", "attention", "loss"};
+  for (const char* key : kShown)
+    append(out, "%s%s %s", key == kShown[0] ? "" : ", ", key, recipe_value(p.recipe, key).c_str());
   out += "\n\n";
 }
 
@@ -47,8 +50,8 @@ void append_phases(std::string& out, const Prediction& p) {
   for (const PhasePeak& peak : p.replay.phases) {
     const Event& event = p.trace.events[peak.peak_event];
     const char* op = event.type == EventType::alloc ? op_name(p.trace.storages[event.id].op) : "";
-    append(out, "%-18s %10.3f GiB %10.3f GiB %10.3f GiB   %s\n", p.trace.phases[peak.phase].c_str(), gib(peak.peak_bytes),
-           gib(peak.allocated_peak_bytes), gib(peak.reserved_peak_bytes), op);
+    append(out, "%-18s %10.3f GiB %10.3f GiB %10.3f GiB   %s\n", p.trace.phases[peak.phase].c_str(),
+           gib(peak.peak_bytes), gib(peak.allocated_peak_bytes), gib(peak.reserved_peak_bytes), op);
   }
 }
 
@@ -74,8 +77,10 @@ void append_verdict(std::string& out, const Prediction& p) {
   const Verdict& v = p.verdict;
   const double headroom = static_cast<double>(v.headroom_bytes) / static_cast<double>(kGiB);
   append(out, "\n%s: %s (%.2f GiB, %.2f GiB after the CUDA context). ",
-         v.answer == Answer::fits ? "fits" : v.answer == Answer::tight ? "tight" : "does not fit", p.gpu->name,
-         gib(v.capacity_bytes), gib(v.usable_bytes));
+         v.answer == Answer::fits    ? "fits"
+         : v.answer == Answer::tight ? "tight"
+                                     : "does not fit",
+         p.gpu->name, gib(v.capacity_bytes), gib(v.usable_bytes));
   if (v.fragmentation) {
     append(out, "Live memory would fit, but free memory is in pieces.");
   } else {
@@ -124,14 +129,16 @@ std::string measured_table(const Prediction& p, const Replay& measured, const st
   }
   append(out, "\nallocated peak %s, reserved peak %s", human_bytes(measured.peak_allocated_bytes).c_str(),
          human_bytes(measured.peak_reserved_bytes).c_str());
-  for (std::size_t i = 0; i < losses.size(); ++i) append(out, "%s%.6g", i == 0 ? "; loss " : ", ", losses[i]);
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    append(out, "%s%.6g", i == 0 ? "; loss " : ", ", losses[i]);
   return out + "\n";
 }
 
 std::string gpu_table() {
   std::string out;
   append(out, "%-20s %-34s %12s  %s\n", "id", "name", "capacity", "source");
-  for (const Gpu& gpu : gpus()) append(out, "%-20s %-34s %8.2f GiB  %s\n", gpu.id, gpu.name, gib(gpu.usable_bytes), gpu.source);
+  for (const Gpu& gpu : gpus())
+    append(out, "%-20s %-34s %8.2f GiB  %s\n", gpu.id, gpu.name, gib(gpu.usable_bytes), gpu.source);
   return out;
 }
 

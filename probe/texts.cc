@@ -33,10 +33,14 @@ struct Reason {
 
 constexpr Reason kReasons[] = {
     {"adapters_need_a_decoder", "LoRA adapters are put on decoder layers, which a plain stack has not"},
-    {"target_names_no_module", "no linear layer has this name; use all-linear or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
+    {"target_names_no_module",
+     "no linear layer has this name; use all-linear or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
+     "down_proj"},
     {"dora_needs_an_adapter", "DoRA belongs to method lora or qlora"},
-    {"autocast_needs_16_bit_weights", "autocast is the key for bf16 weights under autocast; with fp32 weights use precision amp-bf16"},
-    {"flash_needs_16_bits", "flash attention takes 16-bit tensors only; here queries and keys are fp32. Use sdpa, or autocast"},
+    {"autocast_needs_16_bit_weights",
+     "autocast is the key for bf16 weights under autocast; with fp32 weights use precision amp-bf16"},
+    {"flash_needs_16_bits",
+     "flash attention takes 16-bit tensors only; here queries and keys are fp32. Use sdpa, or autocast"},
     {"efficient_needs_equal_heads", "PyTorch's memory-efficient kernel takes no grouped key/value heads. Use sdpa"},
     {"stack_not_modelled", "this stack is not modelled yet; hf and course are"},
     {"method_not_modelled", "this method is not part of the stack"},
@@ -44,7 +48,8 @@ constexpr Reason kReasons[] = {
     {"optimizer_not_modelled", "this optimizer is not modelled yet"},
     {"attention_not_modelled", "this attention is not modelled yet"},
     {"checkpointing_not_modelled", "none, full and full-reentrant are modelled yet"},
-    {"plain_stack_has_no_layers_to_checkpoint", "checkpointing is applied to decoder layers, which a plain stack has not"},
+    {"plain_stack_has_no_layers_to_checkpoint",
+     "checkpointing is applied to decoder layers, which a plain stack has not"},
     {"loss_not_modelled", "only the full-logits loss is modelled yet"},
     {"compile_not_modelled", "torch.compile is not modelled yet"},
     {"parallelism_not_modelled", "several GPUs are not modelled yet"},

@@ -24,7 +24,8 @@ std::optional<Problem> not_measured(const Json& root) {
   const Json* version = root.find("schema_version");
   const auto number = version == nullptr ? std::nullopt : version->as_string();
   if (!number || !(number->starts_with("1.") || *number == "1")) {
-    return Problem{ProblemCode::schema_version, "schema_version", version == nullptr ? "" : version->brief(), "1.x", ""};
+    return Problem{ProblemCode::schema_version, "schema_version", version == nullptr ? "" : version->brief(), "1.x",
+                   ""};
   }
   return std::nullopt;
 }
@@ -39,7 +40,8 @@ Result<Bytes> bytes_at(const Json& object, const char* where, const char* key) {
 
 void write_row(JsonWriter& out, std::string_view name, Bytes predicted, Bytes measured) {
   out.begin_object().member("name", name).member("predicted_bytes", predicted).member("measured_bytes", measured);
-  out.member("difference_bytes", static_cast<std::int64_t>(measured) - static_cast<std::int64_t>(predicted)).end_object();
+  out.member("difference_bytes", static_cast<std::int64_t>(measured) - static_cast<std::int64_t>(predicted))
+      .end_object();
 }
 
 constexpr const char* kPeakKeys[] = {"tensor_bytes", "workspace_bytes", "allocated_bytes", "reserved_bytes"};
@@ -70,12 +72,14 @@ void write_phase_rows(JsonWriter& out, const Json* phases, const Prediction& p) 
     const Json* peak = phase.find("allocated_peak_bytes");
     const auto measured = peak == nullptr ? std::nullopt : peak->as_unsigned();
     if (!text || !measured) continue;
-    if (const PhasePeak* predicted = phase_named(p, *text)) write_row(out, *text, predicted->allocated_peak_bytes, *measured);
+    if (const PhasePeak* predicted = phase_named(p, *text))
+      write_row(out, *text, predicted->allocated_peak_bytes, *measured);
   }
   out.end_array();
 }
 
-// Categories, allocator rounding and what neither explains: both columns sum to the allocated bytes at the measured peak.
+// Categories, allocator rounding and what neither explains: both columns sum to the allocated bytes at the measured
+// peak.
 void write_category_rows(JsonWriter& out, const Json& at_peak, const Prediction& p, Bytes measured_allocated) {
   const Json* categories = at_peak.find("categories");
   const auto sample = std::find_if(p.replay.samples.begin(), p.replay.samples.end(),
@@ -93,8 +97,10 @@ void write_category_rows(JsonWriter& out, const Json& at_peak, const Prediction&
   }
   const Json* rounding = at_peak.find("allocator_rounding_bytes");
   const Bytes measured_rounding = rounding == nullptr ? 0 : rounding->as_unsigned().value_or(0);
-  write_row(out, "[allocator rounding]", allocated - p.at_peak.tensor_bytes - p.at_peak.workspace_bytes, measured_rounding);
-  const auto rest = static_cast<std::int64_t>(measured_allocated) - static_cast<std::int64_t>(plus(measured_sum, measured_rounding));
+  write_row(out, "[allocator rounding]", allocated - p.at_peak.tensor_bytes - p.at_peak.workspace_bytes,
+            measured_rounding);
+  const auto rest =
+      static_cast<std::int64_t>(measured_allocated) - static_cast<std::int64_t>(plus(measured_sum, measured_rounding));
   out.begin_object().member("name", "[unexplained]").member("predicted_bytes", Bytes{0}).member("measured_bytes", rest);
   out.member("difference_bytes", rest).end_object().end_array();
 }
@@ -141,7 +147,8 @@ Result<std::string> compare_measured(const Json& measured) {
   const Prediction& p = prediction.value();
   JsonWriter out;
   out.begin_object().member("schema_version", kSchemaVersion).member("kind", "comparison");
-  for (const char* key : {"environment", "tool", "status"}) copy_member(out, measured, key);
+  for (const char* key : {"environment", "tool", "status"})
+    copy_member(out, measured, key);
   write_model(out, p);
   out.key("recipe");
   write_recipe(out, p.recipe);

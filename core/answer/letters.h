@@ -1,4 +1,5 @@
-// letters.h - the numbers behind the shape letters of one prediction, to write shapes as products that can be recomputed.
+// letters.h - the numbers behind the shape letters of one prediction, to write shapes as products that can be
+// recomputed.
 #pragma once
 
 #include <array>
@@ -19,8 +20,8 @@ class Letters {
  public:
   Letters(const ModelConfig& config, const Recipe& recipe);
 
-  // The shape as factors whose product is its number of elements; products such as b*s come apart into letters, sizes of 1
-  // that no letter stands for are left out.
+  // The shape as factors whose product is its number of elements; products such as b*s come apart into letters, sizes
+  // of 1 that no letter stands for are left out.
   std::vector<Factor> factors(const Shape& shape) const;
 
  private:

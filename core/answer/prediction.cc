@@ -37,7 +37,8 @@ Verdict verdict_of(const Prediction& p) {
   Verdict v;
   v.capacity_bytes = p.recipe.memory_limit_bytes != 0 ? p.recipe.memory_limit_bytes : p.gpu->usable_bytes;
   v.usable_bytes = minus(v.capacity_bytes, p.gpu->context_high_bytes);
-  v.headroom_bytes = static_cast<std::int64_t>(v.usable_bytes) - static_cast<std::int64_t>(p.replay.peak_allocated_bytes);
+  v.headroom_bytes =
+      static_cast<std::int64_t>(v.usable_bytes) - static_cast<std::int64_t>(p.replay.peak_allocated_bytes);
   v.largest_category = largest_category(p.at_peak);
   const Bytes margin = v.capacity_bytes / kTightDivisor;
   if (plus(p.replay.peak_reserved_bytes, margin) <= v.usable_bytes) return v;

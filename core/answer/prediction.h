@@ -14,16 +14,16 @@ namespace ledger {
 enum class Answer : std::uint8_t { fits, tight, does_not_fit };
 const char* answer_name(Answer answer);
 
-// Peak against card. The allocator is replayed against the card's limit, so cached memory that it would give back is not
-// held against the recipe, and fragmentation is.
+// Peak against card. The allocator is replayed against the card's limit, so cached memory that it would give back is
+// not held against the recipe, and fragmentation is.
 struct Verdict {
   Answer answer = Answer::fits;
-  Bytes capacity_bytes = 0;          // what CUDA reports for the card, or the recipe's memory_limit_bytes
-  Bytes usable_bytes = 0;            // capacity less the largest context seen: what a careful person plans with
-  std::int64_t headroom_bytes = 0;   // usable less peak allocated; negative when short
-  bool fragmentation = false;        // does not fit although live blocks would: free memory is in pieces
+  Bytes capacity_bytes = 0;         // what CUDA reports for the card, or the recipe's memory_limit_bytes
+  Bytes usable_bytes = 0;           // capacity less the largest context seen: what a careful person plans with
+  std::int64_t headroom_bytes = 0;  // usable less peak allocated; negative when short
+  bool fragmentation = false;       // does not fit although live blocks would: free memory is in pieces
   Category largest_category = Category::weights;
-  bool out_of_memory = false;        // with the smallest context seen, too; phase and tensor below
+  bool out_of_memory = false;  // with the smallest context seen, too; phase and tensor below
   std::uint32_t oom_phase = 0;
   StorageId oom_storage = kNoStorage;
 };
@@ -36,15 +36,15 @@ struct Prediction {
   std::uint64_t trainable = 0;
   Trace trace;
   Replay replay;
-  Ledger at_peak;     // at the tensor peak
+  Ledger at_peak;  // at the tensor peak
   Verdict verdict;
 };
 
 struct PredictOptions {
   std::uint32_t steps = 2;
-  bool operands = false;         // keep the trace executable
+  bool operands = false;  // keep the trace executable
   bool record_addresses = false;
-  TraceOptions trace{};          // weights, AdamW constants; steps and operands are taken from above
+  TraceOptions trace{};  // weights, AdamW constants; steps and operands are taken from above
 };
 
 Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options = {});

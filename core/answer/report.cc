@@ -75,7 +75,8 @@ void write_line(JsonWriter& out, const Trace& trace, const LedgerLine& line, con
   out.begin_object().member("name", trace.names[line.scope]).member("op", op_name(line.op));
   out.member("category", category_name(line.category)).member("dtype", info(line.dtype).name);
   out.key("shape").begin_array();
-  for (std::size_t i = 0; i < line.shape.rank; ++i) out.value(line.shape.sizes[i]);
+  for (std::size_t i = 0; i < line.shape.rank; ++i)
+    out.value(line.shape.sizes[i]);
   out.end_array();
   out.key("factors").begin_array();
   for (const Factor& factor : letters.factors(line.shape)) {
@@ -103,7 +104,8 @@ const Sample* sample_at(const Replay& replay, std::uint32_t event) {
 void write_timeline(JsonWriter& out, const Prediction& p, std::size_t points) {
   out.key("timeline").begin_object().member("events", static_cast<std::uint64_t>(p.trace.events.size()));
   out.key("categories").begin_array();
-  for (std::size_t i = 0; i < kCategories; ++i) out.value(category_name(static_cast<Category>(i)));
+  for (std::size_t i = 0; i < kCategories; ++i)
+    out.value(category_name(static_cast<Category>(i)));
   out.end_array();
   out.key("phases").begin_array();
   for (std::uint32_t i = 0; i < p.trace.events.size(); ++i) {
@@ -117,7 +119,8 @@ void write_timeline(JsonWriter& out, const Prediction& p, std::size_t points) {
     out.begin_object().member("event", point.event).member("tensor_bytes", point.tensor_bytes);
     out.member("allocated_bytes", point.allocated).member("reserved_bytes", point.reserved);
     out.key("categories").begin_array();
-    for (Bytes bytes : point.categories) out.value(bytes);
+    for (Bytes bytes : point.categories)
+      out.value(bytes);
     out.end_array().end_object();
   }
   out.end_array().end_object();
@@ -191,7 +194,8 @@ constexpr Note kNotes[] = {
      [](const Prediction& p) { return p.recipe.optimizer == Optimizer::paged_adamw_8bit; }},
     {"embeddings_keep_32_bit_states",
      [](const Prediction& p) {
-       const bool bnb = p.recipe.optimizer == Optimizer::adamw_8bit || p.recipe.optimizer == Optimizer::paged_adamw_8bit;
+       const bool bnb =
+           p.recipe.optimizer == Optimizer::adamw_8bit || p.recipe.optimizer == Optimizer::paged_adamw_8bit;
        return bnb && p.recipe.method == Method::full;
      }},
     {"adapters_outside_parameter_count", [](const Prediction& p) { return p.recipe.method != Method::full; }},
@@ -203,8 +207,10 @@ void write_remarks(JsonWriter& out, const Prediction& p) {
     if (row.applies(p)) out.value(row.id);
   }
   out.end_array().key("notes").begin_array();
-  for (const auto& [id, detail] : p.config.notes) out.begin_object().member("id", id).member("detail", detail).end_object();
-  if (p.recipe.stack == Stack::course) out.begin_object().member("id", "course_estimate").member("detail", "").end_object();
+  for (const auto& [id, detail] : p.config.notes)
+    out.begin_object().member("id", id).member("detail", detail).end_object();
+  if (p.recipe.stack == Stack::course)
+    out.begin_object().member("id", "course_estimate").member("detail", "").end_object();
   for (const Note& note : kNotes) {
     if (p.recipe.stack != Stack::course && note.applies(p)) {
       out.begin_object().member("id", note.id).member("detail", "").end_object();
@@ -258,8 +264,8 @@ void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, con
   out.end_array();
 }
 
-void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& recipe, const Trace& trace, const Replay& replay,
-                   const Ledger& ledger) {
+void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& recipe, const Trace& trace,
+                   const Replay& replay, const Ledger& ledger) {
   const Sample* sample = sample_at(replay, replay.peak_event);
   const Bytes allocated = sample == nullptr ? 0 : sample->allocated;
   const Bytes reserved = sample == nullptr ? 0 : sample->reserved;
@@ -268,11 +274,14 @@ void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& rec
   out.member("op", op_at(trace, replay.peak_event)).member("tensor_bytes", ledger.tensor_bytes);
   out.member("workspace_bytes", ledger.workspace_bytes);
   out.member("allocator_rounding_bytes", allocated - ledger.tensor_bytes - ledger.workspace_bytes);
-  out.member("allocated_bytes", allocated).member("cached_bytes", reserved - allocated).member("reserved_bytes", reserved);
+  out.member("allocated_bytes", allocated)
+      .member("cached_bytes", reserved - allocated)
+      .member("reserved_bytes", reserved);
   write_categories(out, ledger);
   const Letters letters(config, recipe);
   out.key("tensors").begin_array();
-  for (const LedgerLine& line : ledger.lines) write_line(out, trace, line, letters);
+  for (const LedgerLine& line : ledger.lines)
+    write_line(out, trace, line, letters);
   out.end_array().end_object();
 }
 

@@ -15,8 +15,8 @@ std::string write_report(const Prediction& prediction, std::size_t timeline_poin
 // Members of an open object: "model": {...} and so on.
 void write_model(JsonWriter& out, const Prediction& prediction);
 void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, const double* milliseconds = nullptr);
-void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& recipe, const Trace& trace, const Replay& replay,
-                   const Ledger& ledger);
+void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& recipe, const Trace& trace,
+                   const Replay& replay, const Ledger& ledger);
 
 // "peaks" as measured or predicted; context_low/high give device_bytes and its band, 0 for none (null is written).
 void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, const Gpu* gpu);

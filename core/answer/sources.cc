@@ -35,7 +35,8 @@ const char* source_of(Category category, OpKind op) {
   for (const SourceRow& row : kSources) {
     if (row.op == op) return row.source;
   }
-  return category == Category::activations || category == Category::logits ? "pytorch derivatives.yaml" : "pytorch FunctionsManual.cpp";
+  return category == Category::activations || category == Category::logits ? "pytorch derivatives.yaml"
+                                                                           : "pytorch FunctionsManual.cpp";
 }
 
 }  // namespace ledger

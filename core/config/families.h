@@ -31,8 +31,8 @@ struct Family {
   bool tie_word_embeddings;
   bool attention_bias;
   bool mlp_bias;
-  bool qkv_bias;  // on q, k and v only
-  bool qk_norm;   // RMSNorm on q and k
+  bool qkv_bias;       // on q, k and v only
+  bool qk_norm;        // RMSNorm on q and k
   const char* source;  // the configuration class
 };
 

@@ -12,7 +12,8 @@ Tensor transposed(const Tensor& weight) {
 void matmul_4bit_backward(Node& node, const Gradients& in, Gradients& out) {
   // The packed weight and the pieces of its quantisation state; nothing else is needed to make the weight again.
   std::array<Tensor, kMaxSaved> saved;
-  for (std::size_t i = 0; i < node.saved_count; ++i) saved[i] = node.tape->unpack(node, i);
+  for (std::size_t i = 0; i < node.saved_count; ++i)
+    saved[i] = node.tape->unpack(node, i);
   const bool nested = node.attr.i[0] != 0;
   Weight4bit weight;
   weight.out = in[0].dim(-1);
@@ -42,7 +43,8 @@ Tensor matmul_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias
     const Tensor dequantised = to(weight.dequantise(), x.dtype());
     result = linear(x, dequantised, bias);
   }
-  for (const Tensor* part : {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}) {
+  for (const Tensor* part :
+       {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}) {
     if (*part) tape.save(node, *part);
   }
   if (node != nullptr) result = tape.detach(result);
@@ -134,8 +136,9 @@ Tensor Linear::with_lora(const Tensor& x, Tensor result) const {
   return to(result, dtype);
 }
 
-// peft lora/bnb.py, Linear4bit.forward: the result is cloned first. It asks torch.is_autocast_enabled() whether to cast by
-// hand; the reference traces ran where the answer is no (see docs/accuracy.md), which costs o_proj one more 16-bit copy.
+// peft lora/bnb.py, Linear4bit.forward: the result is cloned first. It asks torch.is_autocast_enabled() whether to cast
+// by hand; the reference traces ran where the answer is no (see docs/accuracy.md), which costs o_proj one more 16-bit
+// copy.
 Tensor Linear::with_lora_4bit(const Tensor& x, Tensor result) const {
   result = clone(result);
   const DType dtype = result.dtype();
@@ -173,7 +176,8 @@ Tensor Linear::with_dora(const Tensor& x, const Tensor& result) const {
   const Tensor scale = dora_scale(dropped);
   Tensor lora_result = linear(dropped, adapter->a, no_bias);
   lora_result = linear(lora_result, adapter->b, no_bias);
-  const Tensor base_result = adapter->dropout == 0 ? result : linear(dropped, quantised ? quantised->dequantise() : weight, no_bias);
+  const Tensor base_result =
+      adapter->dropout == 0 ? result : linear(dropped, quantised ? quantised->dequantise() : weight, no_bias);
   Tensor first = add(scale, -1.0);
   first = first * base_result;
   Tensor second = scale * lora_result;

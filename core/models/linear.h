@@ -16,18 +16,18 @@ class ModuleBuilder;
 // A frozen NF4 weight as bitsandbytes stores it, in blocks of 64. Source: bitsandbytes functional.py quantize_4bit.
 struct Weight4bit {
   Dim out, in;
-  DType original = DType::bf16;        // dtype that dequantising gives back
-  Tensor packed;                       // uint8 [ceil(out*in / 2), 1]
-  Tensor absmax, code;                 // per block; 16 values
-  Tensor offset, absmax2, code2;       // double quantisation of absmax: empty without it
+  DType original = DType::bf16;   // dtype that dequantising gives back
+  Tensor packed;                  // uint8 [ceil(out*in / 2), 1]
+  Tensor absmax, code;            // per block; 16 values
+  Tensor offset, absmax2, code2;  // double quantisation of absmax: empty without it
 
   // The whole weight again, [out, in], a temporary of `original` dtype.
   Tensor dequantise() const;
 };
 
 struct Adapter {
-  Tensor a, b;        // [r, in], [out, r]
-  Tensor magnitude;   // DoRA: [out]
+  Tensor a, b;         // [r, in], [out, r]
+  Tensor magnitude;    // DoRA: [out]
   double scaling = 1;  // alpha / r
   double dropout = 0;
 };

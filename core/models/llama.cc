@@ -100,14 +100,15 @@ Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, con
   return {to(cos, x.dtype()), to(sin, x.dtype())};
 }
 
-Tensor LlamaAttention::heads(const Linear& projection, const std::optional<RmsNorm>& norm, const Tensor& hidden, Dim count,
-                             const LlamaDims& n) const {
+Tensor LlamaAttention::heads(const Linear& projection, const std::optional<RmsNorm>& norm, const Tensor& hidden,
+                             Dim count, const LlamaDims& n) const {
   Tensor states = view(projection.forward(hidden), {n.b, n.s, count, n.d});
   if (norm) states = norm->forward(states);
   return transpose(states, 1, 2);
 }
 
-std::pair<Tensor, Tensor> LlamaAttention::forward(const Tensor& hidden, const LayerContext& context, const LlamaDims& n) const {
+std::pair<Tensor, Tensor> LlamaAttention::forward(const Tensor& hidden, const LayerContext& context,
+                                                  const LlamaDims& n) const {
   const Tape::Scope scope(hidden.tape(), "self_attn");
   Tensor q = heads(q_proj, q_norm, hidden, n.nh, n);
   Tensor k = heads(k_proj, k_norm, hidden, n.nkv, n);
@@ -180,13 +181,15 @@ Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerCont
   Tape& tape = hidden.tape();
   const Tape::Layer number(tape, static_cast<std::int32_t>(index));
   const LlamaDecoderLayer& layer = layers_[index];
-  // GradientCheckpointingLayer binds every keyword argument, position_ids too, into the function it hands to checkpoint().
+  // GradientCheckpointingLayer binds every keyword argument, position_ids too, into the function it hands to
+  // checkpoint().
   switch (options_.checkpointing) {
     case Checkpointing::full:
       return tape.checkpoint([&layer, &dims = dims_, hidden, context] { return layer.forward(hidden, context, dims); });
     case Checkpointing::full_reentrant:
       return tape.checkpoint_reentrant(
-          [&layer, &dims = dims_, context](const Tensor& input) { return layer.forward(input, context, dims); }, hidden);
+          [&layer, &dims = dims_, context](const Tensor& input) { return layer.forward(input, context, dims); },
+          hidden);
     default:
       return layer.forward(hidden, context, dims_);
   }
@@ -210,7 +213,8 @@ Tensor Llama::decode(const Tensor& ids) {
   context.rotary = rotary_emb_.forward(hidden, context.position_ids, dims_);
   {
     const Tape::Scope layers(tape, "layers.*");
-    for (std::size_t i = 0; i < layers_.size(); ++i) hidden = run_layer(i, hidden, context);
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      hidden = run_layer(i, hidden, context);
   }
   hidden = norm_.forward(hidden);
   return hidden;

@@ -1,7 +1,7 @@
 // llama.h - the Llama decoder as transformers writes it: RMSNorm, rotary embedding, grouped-query attention, SwiGLU.
 //
-// Source: transformers 5.12 models/llama/modeling_llama.py. Scopes follow Python's, name by name, because a local variable
-// that outlives its use is memory.
+// Source: transformers 5.12 models/llama/modeling_llama.py. Scopes follow Python's, name by name, because a local
+// variable that outlives its use is memory.
 #pragma once
 
 #include <optional>

@@ -23,7 +23,8 @@ class Model {
 
   const std::vector<Tensor>& trainable() const { return trainable_; }
 
-  // What the training loop keeps of the outputs beside the loss: the logits, with keep_outputs. Dropped by drop_outputs().
+  // What the training loop keeps of the outputs beside the loss: the logits, with keep_outputs. Dropped by
+  // drop_outputs().
   const Tensor& outputs() const { return outputs_; }
   void replace_outputs(Tensor outputs) { outputs_ = std::move(outputs); }
 
@@ -39,8 +40,9 @@ struct ModelOptions {
   Checkpointing checkpointing = Checkpointing::none;  // around every decoder layer
   Attention attention = Attention::sdpa;
   LinearPolicy linears;
-  bool input_requires_grad = false;  // enable_input_require_grads: the embedding's output becomes a leaf that needs a gradient
-  bool keep_outputs = false;         // the training loop holds on to the logits
+  bool input_requires_grad =
+      false;                  // enable_input_require_grads: the embedding's output becomes a leaf that needs a gradient
+  bool keep_outputs = false;  // the training loop holds on to the logits
 };
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);

@@ -20,7 +20,8 @@ bool LinearPolicy::adapts(std::string_view name) const {
   return false;
 }
 
-Tensor ModuleBuilder::make(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable) {
+Tensor ModuleBuilder::make(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role,
+                           bool trainable) {
   Tensor parameter = tape_.parameter(name, shape, dtype, role, trainable);
   if (trainable) trainable_.push_back(parameter);
   return parameter;
@@ -46,7 +47,8 @@ Weight4bit ModuleBuilder::weight_4bit(const std::string& path, Dim out, Dim in) 
   const auto number = static_cast<std::int64_t>(tape_.trace().parameters.size());
   const Attr attr{0, {number, static_cast<std::int64_t>(elements)}};
   weight.packed = piece("weight", {{divide_up(elements, 2), Sym::none}, {1, Sym::none}}, DType::u8);
-  tape_.trace().parameters.push_back({path + ".weight", weight.packed.impl()->storage->id, kNoStorage, Parameter::Role::matrix, false});
+  tape_.trace().parameters.push_back(
+      {path + ".weight", weight.packed.impl()->storage->id, kNoStorage, Parameter::Role::matrix, false});
   weight.code = piece("quant_map", {{16, Sym::none}}, DType::f32);
   if (!policy_.double_quant) {
     weight.absmax = piece("absmax", {{blocks, Sym::none}}, DType::f32);
@@ -57,7 +59,8 @@ Weight4bit ModuleBuilder::weight_4bit(const std::string& path, Dim out, Dim in) 
   weight.offset = piece("nested_offset", Shape{}, DType::f32);
   weight.absmax2 = piece("nested_absmax", {{divide_up(blocks, kNestedBlock), Sym::none}}, DType::f32);
   weight.code2 = piece("nested_quant_map", {{256, Sym::none}}, DType::f32);
-  tape_.run(OpKind::quantise, {}, {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}, attr);
+  tape_.run(OpKind::quantise, {},
+            {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}, attr);
   return weight;
 }
 
@@ -77,7 +80,8 @@ Adapter ModuleBuilder::adapter(const std::string& path, Dim in, Dim out) {
   }
   if (policy_.dora) {
     const Tape::Scope scope(tape_, "lora_magnitude_vector");
-    adapter.magnitude = make(peft + ".lora_magnitude_vector.default.weight", {out}, policy_.adapter_dtype, Parameter::Role::bias, true);
+    adapter.magnitude =
+        make(peft + ".lora_magnitude_vector.default.weight", {out}, policy_.adapter_dtype, Parameter::Role::bias, true);
   }
   return adapter;
 }

@@ -27,10 +27,11 @@ struct LinearPolicy {
 // Creates a model's parameters in the framework's order and remembers those that are trained.
 class ModuleBuilder {
  public:
-  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {}) : tape_(tape), dtype_(dtype), policy_(std::move(policy)) {}
+  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {})
+      : tape_(tape), dtype_(dtype), policy_(std::move(policy)) {}
 
-  // `path` is the module's name in state dicts; the scope of ledger lines is the tape's, with layer numbers starred out.
-  // Frozen when adapters are trained instead.
+  // `path` is the module's name in state dicts; the scope of ledger lines is the tape's, with layer numbers starred
+  // out. Frozen when adapters are trained instead.
   Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf = "weight");
   Weight4bit weight_4bit(const std::string& path, Dim out, Dim in);
   Adapter adapter(const std::string& path, Dim in, Dim out);

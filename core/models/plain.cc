@@ -1,4 +1,5 @@
-// plain.cc - a stack of nn.Linear layers, such as the course's 8 x Linear(2048, 2048); the loss is the mean square of its output.
+// plain.cc - a stack of nn.Linear layers, such as the course's 8 x Linear(2048, 2048); the loss is the mean square of
+// its output.
 
 #include "core/models/model.h"
 #include "core/models/modules.h"

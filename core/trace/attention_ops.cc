@@ -74,7 +74,8 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   const Tensor k = tape.autocast_low(key);
   const Tensor v = tape.autocast_low(value);
   Node* node = tape.node(backward::efficient_attention, {&q, &k, &v});
-  for (const Tensor* input : {&q, &k, &v}) tape.save(node, *input);
+  for (const Tensor* input : {&q, &k, &v})
+    tape.save(node, *input);
   const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
   Tensor out = transpose(tape.empty(OpKind::efficient_attention, {b, s, nh, d}, q.dtype()), 1, 2);
   const Dim aligned{round_up(s.size, 32), s.size % 32 == 0 ? s.sym : Sym::none};
@@ -83,7 +84,8 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   const Tensor offset = tape.empty(OpKind::efficient_attention, Shape{}, DType::i64);
   tape.run(OpKind::efficient_attention, {&q, &k, &v}, {&out, &logsumexp, &seed, &offset});
   tape.save_output(node, out);
-  for (const Tensor* output : {&logsumexp, &seed, &offset}) tape.save(node, *output);
+  for (const Tensor* output : {&logsumexp, &seed, &offset})
+    tape.save(node, *output);
   tape.attach(node, out);
   return out;
 }
@@ -94,7 +96,8 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
   const Tensor k = tape.autocast_low(key);
   const Tensor v = tape.autocast_low(value);
   Node* node = tape.node(backward::flash_attention, {&q, &k, &v});
-  for (const Tensor* input : {&q, &k, &v}) tape.save(node, *input);
+  for (const Tensor* input : {&q, &k, &v})
+    tape.save(node, *input);
   const auto strides = elementwise_strides(q.shape(), q);
   Tensor out = tape.empty(OpKind::flash_attention, q.shape(), q.dtype(), strides ? &*strides : nullptr);
   const Tensor logsumexp = tape.empty(OpKind::flash_attention, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
@@ -102,7 +105,8 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
   const Tensor unused = tape.empty(OpKind::flash_attention, {{8, Sym::none}}, DType::u8);
   tape.run(OpKind::flash_attention, {&q, &k, &v}, {&out, &logsumexp, &rng_state, &unused});
   tape.save_output(node, out);
-  for (const Tensor* output : {&logsumexp, &rng_state, &unused}) tape.save(node, *output);
+  for (const Tensor* output : {&logsumexp, &rng_state, &unused})
+    tape.save(node, *output);
   tape.attach(node, out);
   return out;
 }

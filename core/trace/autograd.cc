@@ -1,7 +1,8 @@
 // autograd.cc - the graph and the engine: PyTorch's order of evaluation and its moments of release.
 //
-// Sources: torch/csrc/autograd/engine.cpp (compute_dependencies, evaluate_function, validate_outputs), input_buffer.cpp,
-// functions/accumulate_grad.h, saved_variable.cpp; torch/utils/checkpoint.py (_checkpoint_without_reentrant_generator).
+// Sources: torch/csrc/autograd/engine.cpp (compute_dependencies, evaluate_function, validate_outputs),
+// input_buffer.cpp, functions/accumulate_grad.h, saved_variable.cpp; torch/utils/checkpoint.py
+// (_checkpoint_without_reentrant_generator).
 
 #include <algorithm>
 #include <limits>
@@ -20,7 +21,8 @@ bool runs_later(const Node* a, const Node* b) {
 
 }  // namespace
 
-// --- building the graph -----------------------------------------------------------------------------------------------
+// --- building the graph
+// -----------------------------------------------------------------------------------------------
 
 Node* Tape::accumulator_of(const Tensor& leaf) {
   TensorImpl* impl = leaf.impl();
@@ -56,7 +58,8 @@ Node* Tape::node(BackwardRule rule, std::initializer_list<const Tensor*> inputs)
 
 Node* Tape::node(BackwardRule rule, std::span<const Tensor* const> inputs) {
   if (!grad_enabled_ || muted_) return nullptr;
-  const bool needed = std::any_of(inputs.begin(), inputs.end(), [](const Tensor* t) { return *t && t->requires_grad(); });
+  const bool needed =
+      std::any_of(inputs.begin(), inputs.end(), [](const Tensor* t) { return *t && t->requires_grad(); });
   if (!needed) return nullptr;
   if (recomputing_ != nullptr) return &recompute_node_;
   Node* node = nodes_.take();
@@ -161,11 +164,13 @@ void Tape::destroy(Node* node) {
     if (Node* target = std::exchange(node->edges[i].node, nullptr)) release_node(target);
   }
   node->edge_count = 0;
-  for (Tensor& gradient : node->pending) gradient.reset();
+  for (Tensor& gradient : node->pending)
+    gradient.reset();
   nodes_.give(node);
 }
 
-// --- checkpointing ------------------------------------------------------------------------------------------------------
+// --- checkpointing
+// ------------------------------------------------------------------------------------------------------
 
 Tensor Tape::checkpoint(const std::function<Tensor()>& region) {
   if (!grad_enabled_ || recomputing_ != nullptr) return region();
@@ -248,7 +253,8 @@ void Tape::require_grad(const Tensor& tensor) {
   if (grad_enabled_ || in_backward_) tensor.impl()->requires_grad = true;
 }
 
-// --- the engine ------------------------------------------------------------------------------------------------------------
+// --- the engine
+// ------------------------------------------------------------------------------------------------------------
 
 std::vector<Node*> Tape::count_dependencies(Node* root) {
   ++backward_passes_;

@@ -1,8 +1,8 @@
-// backward_rules.cc - derivatives.yaml, formula by formula. C++ temporaries die where PyTorch's do, at the end of the full
-// expression, so a formula written the same way has the same peak.
+// backward_rules.cc - derivatives.yaml, formula by formula. C++ temporaries die where PyTorch's do, at the end of the
+// full expression, so a formula written the same way has the same peak.
 //
-// Sources: tools/autograd/derivatives.yaml and torch/csrc/autograd/FunctionsManual.cpp (PyTorch 2.6; unchanged in 2.14 for
-// these operators).
+// Sources: tools/autograd/derivatives.yaml and torch/csrc/autograd/FunctionsManual.cpp (PyTorch 2.6; unchanged in 2.14
+// for these operators).
 
 #include "core/trace/backward_rules.h"
 
@@ -114,8 +114,8 @@ void cat(Node& node, const Gradients& in, Gradients& out) {
 
 namespace {
 
-// mm_mat1_backward and mm_mat2_backward: the gradient takes the memory order of what it belongs to, so the gradient of a
-// transposed weight is the transpose of a fresh contiguous [out, in].
+// mm_mat1_backward and mm_mat2_backward: the gradient takes the memory order of what it belongs to, so the gradient of
+// a transposed weight is the transpose of a fresh contiguous [out, in].
 void matrix_gradients(Node& node, const Tensor& gradient, std::size_t first, std::size_t next_saved, Gradients& out) {
   const Tensor a = node.needs(first + 1) ? node.tape->unpack(node, next_saved++) : Tensor();
   const Tensor b = node.needs(first) ? node.tape->unpack(node, next_saved++) : Tensor();
@@ -191,18 +191,20 @@ void nll_loss(Node& node, const Gradients& in, Gradients& out) {
   out[0] = gradient;
 }
 
-// Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all query
-// heads before they are summed into the key/value heads.
+// Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all
+// query heads before they are summed into the key/value heads.
 void flash_attention(Node& node, const Gradients& in, Gradients& out) {
   Tape& tape = *node.tape;
   std::array<Tensor, 7> saved;
-  for (std::size_t i = 0; i < saved.size(); ++i) saved[i] = tape.unpack(node, i);
+  for (std::size_t i = 0; i < saved.size(); ++i)
+    saved[i] = tape.unpack(node, i);
   const Tensor &q = saved[0], &k = saved[1], &v = saved[2];
   const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
   const Tensor gradient = contiguous(ledger::transpose(in[0], 1, 2));
   for (std::size_t i = 0; i < 3; ++i) {
     const auto strides = elementwise_strides(saved[i].shape(), saved[i]);  // empty_like
-    out[i] = tape.empty(OpKind::flash_attention_backward, saved[i].shape(), saved[i].dtype(), strides ? &*strides : nullptr);
+    out[i] =
+        tape.empty(OpKind::flash_attention_backward, saved[i].shape(), saved[i].dtype(), strides ? &*strides : nullptr);
   }
   const Dim padded_s{round_up(s.size, 128), s.size % 128 == 0 ? s.sym : Sym::none};
   const Dim padded_d{round_up(d.size, 32), d.size % 32 == 0 ? d.sym : Sym::none};
@@ -214,7 +216,8 @@ void flash_attention(Node& node, const Gradients& in, Gradients& out) {
     dv_expanded = tape.scratch({b, s, nh, d}, q.dtype());
   }
   const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
-  tape.run(OpKind::flash_attention_backward, {&gradient_heads, &q, &k, &v, &saved[3], &saved[4]}, {&out[0], &out[1], &out[2]});
+  tape.run(OpKind::flash_attention_backward, {&gradient_heads, &q, &k, &v, &saved[3], &saved[4]},
+           {&out[0], &out[1], &out[2]});
 }
 
 // attention_backward.cu: delta in fp32 and, where the kernel splits the head dimension, fp32 accumulators for the query
@@ -222,7 +225,8 @@ void flash_attention(Node& node, const Gradients& in, Gradients& out) {
 void efficient_attention(Node& node, const Gradients& in, Gradients& out) {
   Tape& tape = *node.tape;
   std::array<Tensor, 5> saved;
-  for (std::size_t i = 0; i < saved.size(); ++i) saved[i] = tape.unpack(node, i);
+  for (std::size_t i = 0; i < saved.size(); ++i)
+    saved[i] = tape.unpack(node, i);
   const Dim b = saved[0].dim(0), nh = saved[0].dim(1), s = saved[0].dim(2), d = saved[0].dim(3);
   for (std::size_t i = 0; i < 3; ++i) {
     out[i] = ledger::transpose(tape.empty(OpKind::efficient_attention_backward, {b, s, nh, d}, saved[i].dtype()), 1, 2);

@@ -15,7 +15,8 @@ bool is_transposed(const Tensor& b) {
 // [.., n] as [rows, n].
 Shape rows_of(const Shape& shape) {
   Dim rows{1, Sym::none};
-  for (std::size_t i = 0; i + 1 < shape.rank; ++i) rows.size = times(rows.size, shape[i].size);
+  for (std::size_t i = 0; i + 1 < shape.rank; ++i)
+    rows.size = times(rows.size, shape[i].size);
   const bool tokens = shape.rank == 3 && shape[0].sym == Sym::b && shape[1].sym == Sym::s;
   if (tokens) rows.sym = Sym::tokens;
   return {rows, shape.last()};

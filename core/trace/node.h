@@ -18,24 +18,24 @@ inline constexpr std::size_t kMaxSaved = 7;  // flash attention: q, k, v, out, l
 
 using Gradients = std::array<Tensor, kMaxEdges>;
 
-// Computes gradients of the node's inputs (`out`, by edge) from those of its outputs (`in`). Leave an entry empty where no
-// gradient is needed or none flows.
+// Computes gradients of the node's inputs (`out`, by edge) from those of its outputs (`in`). Leave an entry empty where
+// no gradient is needed or none flows.
 using BackwardRule = void (*)(Node& node, const Gradients& in, Gradients& out);
 
-// One checkpointed region (torch.utils.checkpoint). use_reentrant=False: saved tensors are dropped in forward and made again by
-// running `recompute` when the first of them is asked for. use_reentrant=True: `region` runs without a graph in forward and
-// again, with one, inside the backward of its own node.
+// One checkpointed region (torch.utils.checkpoint). use_reentrant=False: saved tensors are dropped in forward and made
+// again by running `recompute` when the first of them is asked for. use_reentrant=True: `region` runs without a graph
+// in forward and again, with one, inside the backward of its own node.
 struct CheckpointFrame {
   std::uint32_t refs = 0;
-  std::uint32_t saved = 0;            // tensors packed in forward; recomputation stops after as many (early_stop)
+  std::uint32_t saved = 0;  // tensors packed in forward; recomputation stops after as many (early_stop)
   bool recomputed = false;
   bool autocast = false;
   NameId scope = 0;
   std::int32_t layer = -1;
-  std::function<void()> recompute;                // holds the region's inputs
-  std::function<Tensor(const Tensor&)> region;    // reentrant variant: run again on the detached input
-  std::vector<std::uint8_t> dropped;  // by slot: its node died before backward (a detached side computation)
-  std::vector<Tensor> tensors;        // by slot, each emptied when its node takes it
+  std::function<void()> recompute;              // holds the region's inputs
+  std::function<Tensor(const Tensor&)> region;  // reentrant variant: run again on the detached input
+  std::vector<std::uint8_t> dropped;            // by slot: its node died before backward (a detached side computation)
+  std::vector<Tensor> tensors;                  // by slot, each emptied when its node takes it
 };
 
 struct SavedTensor {
@@ -71,9 +71,9 @@ struct Node {
   std::array<OutputMeta, kMaxOutputs> outputs;
   CheckpointFrame* frame = nullptr;  // owned reference; reentrant checkpoints only
   Attr attr;
-  Shape input_shape;            // of the first input, for rules that restore it (view, slice)
+  Shape input_shape;  // of the first input, for rules that restore it (view, slice)
   DType input_dtype = DType::f32;
-  Tensor variable;              // accumulators: the leaf, kept alive by the graph as in PyTorch
+  Tensor variable;  // accumulators: the leaf, kept alive by the graph as in PyTorch
 
   // Engine state during one backward pass.
   Gradients pending;

@@ -57,7 +57,8 @@ Tensor binary(OpKind op, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-// --- element-wise ------------------------------------------------------------------------------------------------------
+// --- element-wise
+// ------------------------------------------------------------------------------------------------------
 
 Tensor add(const Tensor& a, const Tensor& b) {
   Node* node = a.tape().node(backward::add, {&a, &b});
@@ -177,7 +178,8 @@ Tensor clone(const Tensor& a) {
   return unary_with_rule(OpKind::clone, a, a.dtype(), backward::pass);
 }
 
-// --- creation ------------------------------------------------------------------------------------------------------------
+// --- creation
+// ------------------------------------------------------------------------------------------------------------
 
 Tensor ones_like(const Tensor& a) {
   Tensor result = a.tape().empty(OpKind::ones_like, a.shape(), a.dtype());
@@ -207,7 +209,8 @@ void copy_into(const Tensor& destination, const Tensor& source) {
   destination.tape().run(OpKind::copy_into, {&source}, {&destination});
 }
 
-// --- reductions and joins --------------------------------------------------------------------------------------------------
+// --- reductions and joins
+// --------------------------------------------------------------------------------------------------
 
 Tensor mean_last(const Tensor& a) {
   Node* node = a.tape().node(backward::mean, {&a});
@@ -263,7 +266,8 @@ Tensor stack(std::span<const Tensor> scalars, Sym sym) {
   Tape& tape = scalars.front().tape();
   Tensor result = tape.empty(OpKind::stack, {{scalars.size(), sym}}, scalars.front().dtype());
   std::vector<const Tensor*> inputs(scalars.size());
-  for (std::size_t i = 0; i < scalars.size(); ++i) inputs[i] = &scalars[i];
+  for (std::size_t i = 0; i < scalars.size(); ++i)
+    inputs[i] = &scalars[i];
   const Tensor* output = &result;
   tape.run(OpKind::stack, inputs, {&output, 1});
   return result;

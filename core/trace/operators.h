@@ -1,8 +1,8 @@
 // operators.h - PyTorch's operators on symbolic tensors: what each allocates, saves for backward and computes there.
 //
-// Every function states the ATen operator it stands for by its name; broadcasting, type promotion and the strides of results
-// follow ATen's TensorIterator. Autocast is applied where PyTorch's lists say so (aten/src/ATen/autocast_mode.h).
-// Backward rules: tools/autograd/derivatives.yaml, written out in backward_rules.cc.
+// Every function states the ATen operator it stands for by its name; broadcasting, type promotion and the strides of
+// results follow ATen's TensorIterator. Autocast is applied where PyTorch's lists say so
+// (aten/src/ATen/autocast_mode.h). Backward rules: tools/autograd/derivatives.yaml, written out in backward_rules.cc.
 #pragma once
 
 #include <initializer_list>
@@ -11,8 +11,10 @@
 
 namespace ledger {
 
-// --- views: no memory, no run -----------------------------------------------------------------------------------------------
-Tensor view(const Tensor& x, const Shape& shape);     // the caller knows it is possible (else a clone is made, as reshape does)
+// --- views: no memory, no run
+// -----------------------------------------------------------------------------------------------
+Tensor view(const Tensor& x,
+            const Shape& shape);  // the caller knows it is possible (else a clone is made, as reshape does)
 Tensor reshape(const Tensor& x, const Shape& shape);  // view where strides allow, else contiguous copy
 Tensor transpose(const Tensor& x, int a, int b);
 Tensor slice(const Tensor& x, int dim, std::uint64_t start, Dim length);
@@ -21,7 +23,8 @@ Tensor expand(const Tensor& x, const Shape& shape);
 Tensor alias(const Tensor& x);
 Tensor contiguous(const Tensor& x);  // itself when it already is
 
-// --- element-wise ------------------------------------------------------------------------------------------------------------
+// --- element-wise
+// ------------------------------------------------------------------------------------------------------------
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor add(const Tensor& a, double b);
 void add_inplace(const Tensor& a, const Tensor& b);  // only without grad
@@ -29,7 +32,7 @@ Tensor mul(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, double b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);
-Tensor sqrt(const Tensor& a);  // only without grad
+Tensor sqrt(const Tensor& a);                             // only without grad
 void mul_inplace(const Tensor& a, const Tensor& scalar);  // only without grad
 Tensor div(const Tensor& a, double b);
 Tensor neg(const Tensor& a);
@@ -44,14 +47,16 @@ Tensor silu_backward(const Tensor& gradient, const Tensor& a);
 Tensor to(const Tensor& a, DType dtype);  // itself when it already is of that dtype
 Tensor clone(const Tensor& a);            // keeps dense strides
 
-// --- creation ----------------------------------------------------------------------------------------------------------------
+// --- creation
+// ----------------------------------------------------------------------------------------------------------------
 Tensor ones_like(const Tensor& a);
 Tensor zeros(Tape& tape, const Shape& shape, DType dtype);
 Tensor zeros_like(const Tensor& a);
 Tensor arange(Tape& tape, Dim length);
 void copy_into(const Tensor& destination, const Tensor& source);  // only without grad
 
-// --- reductions and joins ------------------------------------------------------------------------------------------------------
+// --- reductions and joins
+// ------------------------------------------------------------------------------------------------------
 Tensor mean_last(const Tensor& a);  // over the last dimension, kept with size 1
 Tensor mean_all(const Tensor& a);   // a scalar
 Tensor sum_to(const Tensor& a, const Shape& shape);
@@ -62,7 +67,8 @@ Tensor vector_norm(const Tensor& a);                                // only with
 Tensor row_norm(const Tensor& a);                                   // [m, n] -> [m], only without grad
 Tensor eye(Tape& tape, Dim n, DType dtype);
 
-// --- matrices ------------------------------------------------------------------------------------------------------------------
+// --- matrices
+// ------------------------------------------------------------------------------------------------------------------
 Tensor mm(const Tensor& a, const Tensor& b);
 Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b);
 Tensor bmm(const Tensor& a, const Tensor& b);
@@ -70,15 +76,16 @@ Tensor matmul(const Tensor& a, const Tensor& b);  // [b,n,i,k] x [b,n,k,j], thro
 // y = x W^T (+ bias); x [..., in], W [out, in]. Source: aten/src/ATen/native/Linear.cpp.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-// --- tables, loss, attention -----------------------------------------------------------------------------------------------------
+// --- tables, loss, attention
+// -----------------------------------------------------------------------------------------------------
 Tensor embedding(const Tensor& weight, const Tensor& ids);
 Tensor log_softmax(const Tensor& a);
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets);  // mean over targets
 Tensor softmax(const Tensor& a, DType dtype);  // over the last dimension; `dtype` as in F.softmax(..., dtype=)
 // Math attention's softmax, whose fully masked rows become 0. Source: aten/src/ATen/native/transformers/attention.cpp.
 Tensor safe_softmax(const Tensor& a);
-Tensor dropout(const Tensor& a, double p);     // native_dropout in training mode; itself when p is 0
-Tensor causal_mask(Tape& tape, const Shape& shape);               // boolean
+Tensor dropout(const Tensor& a, double p);           // native_dropout in training mode; itself when p is 0
+Tensor causal_mask(Tape& tape, const Shape& shape);  // boolean
 Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);  // only without grad
 // Memory-efficient attention, causal, as many key/value heads as query heads. Source: attention.cu.
 Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v);

@@ -1,11 +1,11 @@
 // ops.h - the operators: one row each, forward, backward and optimizer kernels alike.
 //
-// A row is all that the rest of the system knows of an operator: its kind, the PyTorch (ATen) name that a user would see in a
-// profiler, and what it computes. The tape (tape.h) adds what is saved for backward; an executor adds a kernel per kind.
-// Views (transpose, slice, expand, view) are no operators: they allocate nothing and run nothing.
+// A row is all that the rest of the system knows of an operator: its kind, the PyTorch (ATen) name that a user would
+// see in a profiler, and what it computes. The tape (tape.h) adds what is saved for backward; an executor adds a kernel
+// per kind. Views (transpose, slice, expand, view) are no operators: they allocate nothing and run nothing.
 //
-// Notation: in0.. are the inputs, out0.. the outputs, a is Run::attr. Unless said otherwise, element-wise operators broadcast
-// by NumPy's rules, compute in the output's dtype (fp32 for 16-bit floats) and round once when storing.
+// Notation: in0.. are the inputs, out0.. the outputs, a is Run::attr. Unless said otherwise, element-wise operators
+// broadcast by NumPy's rules, compute in the output's dtype (fp32 for 16-bit floats) and round once when storing.
 #pragma once
 
 #include <cstddef>

@@ -57,7 +57,8 @@ struct Shape {
 
   Shape() = default;
   Shape(std::initializer_list<Dim> list) {  // NOLINT(google-explicit-constructor): shapes are written as lists
-    for (const Dim& dim : list) push(dim);
+    for (const Dim& dim : list)
+      push(dim);
   }
   Dim operator[](std::size_t i) const { return {sizes[i], syms[i]}; }
   Dim last() const { return (*this)[rank - 1u]; }
@@ -70,7 +71,8 @@ struct Shape {
 
   std::uint64_t numel() const {
     std::uint64_t n = 1;
-    for (std::size_t i = 0; i < rank; ++i) n = times(n, sizes[i]);
+    for (std::size_t i = 0; i < rank; ++i)
+      n = times(n, sizes[i]);
     return n;
   }
   bool same_sizes(const Shape& other) const {

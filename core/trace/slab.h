@@ -8,8 +8,8 @@
 namespace ledger {
 
 // Objects are default-constructed once and handed out again as they were given back; the user resets what it reads.
-// Chunks outlive the slab, per thread: the page traces again at every keystroke, and touching fresh pages costs more than the
-// tracing itself.
+// Chunks outlive the slab, per thread: the page traces again at every keystroke, and touching fresh pages costs more
+// than the tracing itself.
 template <class T, std::size_t kChunk = 256>
 class Slab {
  public:
@@ -48,7 +48,8 @@ class Slab {
       spare().pop_back();
     }
     free_.reserve(chunks_.size() * kChunk);
-    for (std::size_t i = kChunk; i > 0; --i) free_.push_back(&chunks_.back()[i - 1]);
+    for (std::size_t i = kChunk; i > 0; --i)
+      free_.push_back(&chunks_.back()[i - 1]);
   }
 
   std::vector<Chunk> chunks_;

@@ -22,8 +22,8 @@ bool strides_contiguous(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-// Walks the old dimensions from the back in chunks that are contiguous among themselves; every chunk must be filled by whole
-// new dimensions.
+// Walks the old dimensions from the back in chunks that are contiguous among themselves; every chunk must be filled by
+// whole new dimensions.
 std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   if (x.is_contiguous()) return contiguous_strides(shape);
   const Shape& old = x.shape();
@@ -35,8 +35,8 @@ std::optional<Strides> view_strides(const Tensor& x, const Shape& shape) {
   std::uint64_t filled = 1;
   for (std::size_t i = old.rank; i > 0; --i) {
     chunk = times(chunk, old[i - 1].size);
-    const bool chunk_ends = i == 1 || (old[i - 2].size != 1 &&
-                                       old_strides[i - 2] != static_cast<std::int64_t>(chunk) * chunk_stride);
+    const bool chunk_ends =
+        i == 1 || (old[i - 2].size != 1 && old_strides[i - 2] != static_cast<std::int64_t>(chunk) * chunk_stride);
     if (!chunk_ends) continue;
     while (next > 0 && (filled < chunk || shape[next - 1].size == 1)) {
       strides[next - 1] = static_cast<std::int64_t>(filled) * chunk_stride;
@@ -63,7 +63,8 @@ std::optional<Strides> elementwise_strides(const Shape& shape, const Tensor& a, 
   }
   if (guide == nullptr || guide->is_contiguous()) return std::nullopt;
   const Strides& order_by = guide->impl()->strides;
-  std::array<std::size_t, kMaxRank> order{};  // dimensions, largest stride first; equal and zero strides keep their place
+  std::array<std::size_t, kMaxRank>
+      order{};  // dimensions, largest stride first; equal and zero strides keep their place
   for (std::size_t i = 0; i < shape.rank; ++i) {
     if (order_by[i] == 0 && shape[i].size != 1) return std::nullopt;
     std::size_t at = i;

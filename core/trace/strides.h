@@ -12,7 +12,8 @@ Strides contiguous_strides(const Shape& shape);
 // Dimensions of size 1 may have any stride, as in PyTorch.
 bool strides_contiguous(const Shape& shape, const Strides& strides);
 
-// Strides that view `x` as `shape` without copying, if there are any. Source: aten/src/ATen/TensorUtils.cpp, computeStride.
+// Strides that view `x` as `shape` without copying, if there are any. Source: aten/src/ATen/TensorUtils.cpp,
+// computeStride.
 std::optional<Strides> view_strides(const Tensor& x, const Shape& shape);
 
 // Strides of an element-wise result of `shape`: dense, in the dimension order of the first operand that has all of it.

@@ -8,7 +8,8 @@
 
 namespace ledger {
 
-// --- storages, names, events ------------------------------------------------------------------------------------------
+// --- storages, names, events
+// ------------------------------------------------------------------------------------------
 
 Tape::Tape(TapeOptions options) : options_(options) {
   trace_.has_operands = options.operands;
@@ -73,7 +74,8 @@ void Tape::relabel(const Tensor& tensor, Category category) {
   if (id != kNoStorage) trace_.events.push_back({EventType::label, category, id});
 }
 
-// --- tensors -----------------------------------------------------------------------------------------------------------
+// --- tensors
+// -----------------------------------------------------------------------------------------------------------
 
 TensorImpl* Tape::new_impl(DType dtype, const Shape& shape) {
   TensorImpl* impl = impls_.take();
@@ -160,7 +162,8 @@ void Tape::ensure_cublas_workspace() {
   scope_ = before;
 }
 
-// --- recording runs ------------------------------------------------------------------------------------------------------
+// --- recording runs
+// ------------------------------------------------------------------------------------------------------
 
 void Tape::add_view(const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
@@ -192,14 +195,17 @@ void Tape::run(OpKind op, std::span<const Tensor* const> inputs, std::span<const
   run.attr = attr;
   run.scope = scope_;
   run.layer = layer_;
-  for (const Tensor* tensor : inputs) add_view(*tensor);
-  for (const Tensor* tensor : outputs) add_view(*tensor);
+  for (const Tensor* tensor : inputs)
+    add_view(*tensor);
+  for (const Tensor* tensor : outputs)
+    add_view(*tensor);
   trace_.runs.push_back(run);
 }
 
-// --- autocast --------------------------------------------------------------------------------------------------------------
-// Source: aten/src/ATen/autocast_mode.cpp, cached_cast: only fp32 leaves that require grad are cached, until the outermost
-// autocast region ends; a frozen weight is cast again at every use.
+// --- autocast
+// --------------------------------------------------------------------------------------------------------------
+// Source: aten/src/ATen/autocast_mode.cpp, cached_cast: only fp32 leaves that require grad are cached, until the
+// outermost autocast region ends; a frozen weight is cast again at every use.
 
 Tensor Tape::autocast_low(const Tensor& tensor) {
   const DType dtype = tensor.dtype();
@@ -221,7 +227,8 @@ Tensor Tape::autocast_fp32(const Tensor& tensor) {
 }
 
 void Tape::clear_autocast_cache() {
-  for (TensorImpl* impl : autocast_cached_) impl->autocast_copy.reset();
+  for (TensorImpl* impl : autocast_cached_)
+    impl->autocast_copy.reset();
   autocast_cached_.clear();
 }
 

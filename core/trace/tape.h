@@ -1,8 +1,8 @@
 // tape.h - the tracer: owns tensors, storages and the autograd graph, and writes the trace.
 //
-// It plays PyTorch's eager mode: operators (operators.h) run one after the other, each allocating its result, saving what its
-// backward rule needs and releasing what nobody refers to any more. backward() plays torch/csrc/autograd/engine.cpp.
-// The tape knows nothing of models or recipes.
+// It plays PyTorch's eager mode: operators (operators.h) run one after the other, each allocating its result, saving
+// what its backward rule needs and releasing what nobody refers to any more. backward() plays
+// torch/csrc/autograd/engine.cpp. The tape knows nothing of models or recipes.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,9 @@ namespace ledger {
 struct TapeOptions {
   bool operands = false;             // record runs and views, for executors
   Bytes cublas_workspace_bytes = 0;  // one is allocated at the first matrix product of each thread (forward, autograd)
-  // Sum gradients that meet at one node into the first one's memory when nobody else holds it (plain CUDA tensors), instead
-  // of into a new tensor (tensor subclasses, which is how the reference traces were taken). See docs/accuracy.md.
+  // Sum gradients that meet at one node into the first one's memory when nobody else holds it (plain CUDA tensors),
+  // instead of into a new tensor (tensor subclasses, which is how the reference traces were taken). See
+  // docs/accuracy.md.
   bool accumulate_in_place = false;
 };
 
@@ -68,14 +69,16 @@ class Tape {
   void attach(Node* node, Tensor& output);
   Tensor unpack(Node& node, std::size_t index);
 
-  // d(root)/d(leaves), added to their .grad. Source: engine.cpp (evaluate_function, validate_outputs), input_buffer.cpp.
+  // d(root)/d(leaves), added to their .grad. Source: engine.cpp (evaluate_function, validate_outputs),
+  // input_buffer.cpp.
   void backward(const Tensor& root);
 
-  // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until then.
+  // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until
+  // then.
   Tensor checkpoint(const std::function<Tensor()>& region);
 
-  // torch.utils.checkpoint, use_reentrant=True: forward without a graph; the node's backward runs `region` again and a nested
-  // backward pass. Only `input` is saved; what else the region captures lives as long.
+  // torch.utils.checkpoint, use_reentrant=True: forward without a graph; the node's backward runs `region` again and a
+  // nested backward pass. Only `input` is saved; what else the region captures lives as long.
   Tensor checkpoint_reentrant(const std::function<Tensor(const Tensor&)>& region, const Tensor& input);
   Tensor rerun(CheckpointFrame& frame, const Tensor& input, const Tensor& gradient);
 
@@ -121,7 +124,9 @@ class Tape {
 
   class Scope {
    public:
-    Scope(Tape& tape, const char* name) : tape_(tape), before_(tape.scope_) { tape.scope_ = tape.intern(before_, name); }
+    Scope(Tape& tape, const char* name) : tape_(tape), before_(tape.scope_) {
+      tape.scope_ = tape.intern(before_, name);
+    }
     ~Scope() { tape_.scope_ = before_; }
 
    private:
@@ -188,7 +193,7 @@ class Tape {
   bool autocast_ = false;
   DType autocast_dtype_ = DType::bf16;
   int autocast_depth_ = 0;
-  bool muted_ = false;     // finished, or the recomputation has all it needs: nothing is allocated or recorded
+  bool muted_ = false;  // finished, or the recomputation has all it needs: nothing is allocated or recorded
   bool finished_ = false;
   bool in_backward_ = false;
   std::uint64_t sequence_ = 0;

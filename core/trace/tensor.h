@@ -1,7 +1,8 @@
 // tensor.h - a symbolic tensor: dtype, shape, strides and a shared storage, but no data.
 //
-// Handles count references as PyTorch's do, so a C++ scope ending is a Python name going away: when the last handle to a
-// storage dies, the trace gets its free event. Modules are therefore written like the framework's own code, line by line.
+// Handles count references as PyTorch's do, so a C++ scope ending is a Python name going away: when the last handle to
+// a storage dies, the trace gets its free event. Modules are therefore written like the framework's own code, line by
+// line.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@ class Tensor {
 
   Tape& tape() const;
   const Shape& shape() const;
-  Dim dim(int i) const;      // negative counts from the end
+  Dim dim(int i) const;  // negative counts from the end
   int rank() const;
   DType dtype() const;
   bool requires_grad() const;
@@ -66,9 +67,9 @@ struct TensorImpl {
   std::uint8_t output_nr = 0;  // which output of grad_fn this is
   Tape* tape = nullptr;
   StorageRef* storage = nullptr;
-  Node* grad_fn = nullptr;       // owned reference; null for leaves
-  Node* accumulator = nullptr;   // not owned: it lives as long as a graph leads to it
-  std::int32_t parameter = -1;   // index into Trace::parameters
+  Node* grad_fn = nullptr;      // owned reference; null for leaves
+  Node* accumulator = nullptr;  // not owned: it lives as long as a graph leads to it
+  std::int32_t parameter = -1;  // index into Trace::parameters
   std::uint64_t offset = 0;
   Shape shape;
   Strides strides{};

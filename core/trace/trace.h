@@ -113,7 +113,8 @@ struct AdamW {
   double weight_decay = 0.01;
 };
 
-// Rotary embedding scaling as config.json states it ("default", "linear", "llama3"); numerics only, sizes do not depend on it.
+// Rotary embedding scaling as config.json states it ("default", "linear", "llama3"); numerics only, sizes do not depend
+// on it.
 struct RopeScaling {
   std::string type = "default";
   double factor = 1;

@@ -59,7 +59,8 @@ Tensor unsqueeze(const Tensor& x, int dim) {
   Strides strides{};
   for (std::size_t to = 0, from = 0; to <= x.shape().rank; ++to) {
     if (to == i) {
-      strides[to] = from < x.shape().rank ? x.impl()->strides[from] * static_cast<std::int64_t>(x.shape()[from].size) : 1;
+      strides[to] =
+          from < x.shape().rank ? x.impl()->strides[from] * static_cast<std::int64_t>(x.shape()[from].size) : 1;
       shape.push({1, Sym::none});
     } else {
       strides[to] = x.impl()->strides[from];

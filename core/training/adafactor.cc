@@ -14,7 +14,8 @@ class AdafactorHf : public OptimizerStep {
     const Tape::In in(tape, Category::temporaries);
     states_.resize(parameters.size());
     Names names;
-    for (std::size_t i = 0; i < parameters.size(); ++i) step_one(tape, parameters[i], states_[i], names);
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      step_one(tape, parameters[i], states_[i], names);
   }
 
  private:
@@ -95,7 +96,8 @@ class AdafactorTorch : public OptimizerStep {
     const Tape::Scope scope(tape, "adafactor");
     const Tape::NoGrad no_grad(tape);
     if (states_.empty()) {
-      for (const Tensor& parameter : parameters) make_state(tape, parameter.grad());
+      for (const Tensor& parameter : parameters)
+        make_state(tape, parameter.grad());
     }
     const Tape::In in(tape, Category::temporaries);
     Tensor update;

@@ -36,7 +36,8 @@ class AdamWStep : public OptimizerStep {
   std::int64_t steps_ = 0;
 
  private:
-  // _init_group: the step counter is a device scalar only for the fused kernel (and capturable); else it stays on the host.
+  // _init_group: the step counter is a device scalar only for the fused kernel (and capturable); else it stays on the
+  // host.
   void make_states(Tape& tape, const std::vector<Tensor>& parameters) {
     const Tape::In in(tape, Category::optimizer_states);
     states_.reserve(parameters.size());
@@ -63,7 +64,8 @@ class Fused : public AdamWStep {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const State& state = states_[i];
       if (!parameters[i].grad()) continue;
-      tape.run(OpKind::adamw, {&parameters[i].grad()}, {&parameters[i], &state.exp_avg, &state.exp_avg_sq, &state.step});
+      tape.run(OpKind::adamw, {&parameters[i].grad()},
+               {&parameters[i], &state.exp_avg, &state.exp_avg_sq, &state.step});
     }
   }
 };

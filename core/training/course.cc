@@ -121,9 +121,11 @@ Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std:
     tape.begin_phase("load");
     const Tensor base = block(tape, "frozen_base", Category::weights, n.base, 1);
     const Tensor weights = block(tape, "weights", Category::weights, n.params, n.per_parameter.weights);
-    const Tensor master = block(tape, "master_weights", Category::master_weights, n.params, n.per_parameter.master_weights);
+    const Tensor master =
+        block(tape, "master_weights", Category::master_weights, n.params, n.per_parameter.master_weights);
     Tensor states;
-    for (std::uint32_t step = 1; step <= steps; ++step) run_step(tape, n, "step" + std::to_string(step) + ".", states);
+    for (std::uint32_t step = 1; step <= steps; ++step)
+      run_step(tape, n, "step" + std::to_string(step) + ".", states);
     trace = tape.finish();
   }
   if (trace.overflow) return Problem{ProblemCode::overflow, "batch, seq", "", "", ""};

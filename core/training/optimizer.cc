@@ -19,12 +19,12 @@ struct OptimizerRow {
 };
 
 constexpr OptimizerRow kOptimizers[] = {
-    {Optimizer::adamw_fused, make_adamw_fused},     {Optimizer::adamw_foreach, make_adamw_foreach},
-    {Optimizer::adamw_forloop, make_adamw_forloop}, {Optimizer::sgd, make_sgd},
-    {Optimizer::sgd_momentum, make_sgd_momentum},   {Optimizer::adafactor_hf, make_adafactor_hf},
+    {Optimizer::adamw_fused, make_adamw_fused},         {Optimizer::adamw_foreach, make_adamw_foreach},
+    {Optimizer::adamw_forloop, make_adamw_forloop},     {Optimizer::sgd, make_sgd},
+    {Optimizer::sgd_momentum, make_sgd_momentum},       {Optimizer::adafactor_hf, make_adafactor_hf},
     {Optimizer::adafactor_torch, make_adafactor_torch}, {Optimizer::lion, make_lion},
-    {Optimizer::adamw_8bit, make_adamw_8bit},       {Optimizer::paged_adamw_8bit, make_paged_adamw_8bit},
-    {Optimizer::adamw_ao_8bit, make_adamw_ao_8bit}, {Optimizer::adamw_ao_4bit, make_adamw_ao_4bit},
+    {Optimizer::adamw_8bit, make_adamw_8bit},           {Optimizer::paged_adamw_8bit, make_paged_adamw_8bit},
+    {Optimizer::adamw_ao_8bit, make_adamw_ao_8bit},     {Optimizer::adamw_ao_4bit, make_adamw_ao_4bit},
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
-// quantised_optimizers.cc - 8-bit AdamW, paged AdamW and Lion of bitsandbytes, and torchao's quantised AdamW: states only; their
-// kernels work in place.
+// quantised_optimizers.cc - 8-bit AdamW, paged AdamW and Lion of bitsandbytes, and torchao's quantised AdamW: states
+// only; their kernels work in place.
 //
-// Sources: bitsandbytes 0.50 optim/optimizer.py (Optimizer2State.init_state, Optimizer1State.init_state, get_state_buffer),
-// transformers trainer_optimizer.py (embeddings keep 32-bit states); torchao optim/{adam,subclass_8bit,subclass_4bit}.py.
+// Sources: bitsandbytes 0.50 optim/optimizer.py (Optimizer2State.init_state, Optimizer1State.init_state,
+// get_state_buffer), transformers trainer_optimizer.py (embeddings keep 32-bit states); torchao
+// optim/{adam,subclass_8bit,subclass_4bit}.py.
 
 #include <string_view>
 
@@ -11,7 +12,8 @@
 namespace ledger {
 namespace {
 
-constexpr std::uint64_t kSmallest = 4096;        // elements; below it states stay in 32 bits (bnb), or like the parameter (ao)
+constexpr std::uint64_t kSmallest =
+    4096;  // elements; below it states stay in 32 bits (bnb), or like the parameter (ao)
 constexpr std::uint64_t kSmallestPaged = 100000;  // elements; smaller states are ordinary tensors
 
 std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
@@ -41,9 +43,11 @@ class StatesOnly : public OptimizerStep {
     const Tape::NoGrad no_grad(tape);
     const Tape::In in(tape, Category::optimizer_states);
     if (states_.empty()) {
-      for (const Tensor& parameter : parameters) make_states(tape, parameter);
+      for (const Tensor& parameter : parameters)
+        make_states(tape, parameter);
     }
-    for (const Tensor& parameter : parameters) optimizer_math({&parameter.grad()}, {&parameter});
+    for (const Tensor& parameter : parameters)
+      optimizer_math({&parameter.grad()}, {&parameter});
   }
 
  protected:

@@ -16,7 +16,8 @@ class Sgd : public OptimizerStep {
     if (momentum_ && first) {
       const Tape::In in(tape, Category::optimizer_states);
       const Tape::Scope name(tape, "momentum_buffer");
-      for (const Tensor& parameter : parameters) buffers_.push_back(clone(parameter.grad()));  // the first step's
+      for (const Tensor& parameter : parameters)
+        buffers_.push_back(clone(parameter.grad()));  // the first step's
     }
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Tensor& direction = momentum_ ? buffers_[i] : parameters[i].grad();

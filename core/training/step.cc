@@ -75,7 +75,8 @@ struct GradScaler {
     const Tape::NoGrad no_grad(tape);
     const Tensor inverse = reciprocal(scale);
     const Tensor found_inf = zeros(tape, Shape{}, DType::f32);
-    for (const Tensor& parameter : parameters) mul_inplace(parameter.grad(), inverse);
+    for (const Tensor& parameter : parameters)
+      mul_inplace(parameter.grad(), inverse);
   }
 };
 
@@ -89,7 +90,8 @@ class TrainingLoop {
   }
 
   void run(std::uint32_t steps) {
-    for (std::uint32_t step = 1; step <= steps; ++step) run_step("step" + std::to_string(step) + ".");
+    for (std::uint32_t step = 1; step <= steps; ++step)
+      run_step("step" + std::to_string(step) + ".");
   }
 
  private:
@@ -102,7 +104,8 @@ class TrainingLoop {
     if (options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->trainable(), options_.max_grad_norm);
     optimizer_->step(tape_, model_->trainable());
     tape_.begin_phase(step + "zero_grad");
-    for (Tensor parameter : model_->trainable()) parameter.clear_grad();
+    for (Tensor parameter : model_->trainable())
+      parameter.clear_grad();
   }
 
   void run_micro_batch(const std::string& prefix) {
@@ -149,10 +152,12 @@ class TrainingLoop {
 
 Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options) {
   if (auto problem = unsupported(config, recipe)) return *problem;
-  const std::uint64_t layers = config.architecture == Architecture::plain ? config.layers.size() : config.num_hidden_layers;
+  const std::uint64_t layers =
+      config.architecture == Architecture::plain ? config.layers.size() : config.num_hidden_layers;
   const std::uint64_t events = times(times(plus(layers, 4), kEventsPerLayer), options.steps);
   if (events > kMostEvents) {
-    return Problem{ProblemCode::too_large_to_trace, "num_hidden_layers", std::to_string(events), std::to_string(kMostEvents), ""};
+    return Problem{ProblemCode::too_large_to_trace, "num_hidden_layers", std::to_string(events),
+                   std::to_string(kMostEvents), ""};
   }
   Tape tape({.operands = options.operands, .cublas_workspace_bytes = options.cublas_workspace_bytes});
   Trace trace;

@@ -13,12 +13,12 @@ namespace ledger {
 
 struct TraceOptions {
   std::uint32_t steps = 2;
-  bool operands = false;                   // for executors
-  std::optional<DType> weights;            // instead of the recipe's: fp64 in numerics tests
-  Bytes cublas_workspace_bytes = 0;        // of the GPU predicted for
-  double lora_alpha = 8;                   // adapters are scaled by lora_alpha / rank; PEFT's default
+  bool operands = false;             // for executors
+  std::optional<DType> weights;      // instead of the recipe's: fp64 in numerics tests
+  Bytes cublas_workspace_bytes = 0;  // of the GPU predicted for
+  double lora_alpha = 8;             // adapters are scaled by lora_alpha / rank; PEFT's default
   AdamW adamw;
-  double max_grad_norm = 1.0;              // 0: gradients are not clipped
+  double max_grad_norm = 1.0;  // 0: gradients are not clipped
 };
 
 // The loop of a plain PyTorch script: load; then per step forward, loss.backward(), clip_grad_norm_, optimizer.step(),

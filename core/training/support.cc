@@ -1,10 +1,10 @@
 #include "core/training/support.h"
 
-#include "core/training/optimizer.h"
-
 #include <algorithm>
 #include <iterator>
 #include <string>
+
+#include "core/training/optimizer.h"
 
 namespace ledger {
 namespace {
@@ -21,7 +21,8 @@ bool fp32_stream(const Recipe& r) {
 }
 
 bool names_no_module(const ModelConfig& c, const Recipe& r) {
-  static constexpr const char* kLinears[] = {"all-linear", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  static constexpr const char* kLinears[] = {"all-linear", "q_proj",    "k_proj",  "v_proj",
+                                             "o_proj",     "gate_proj", "up_proj", "down_proj"};
   const auto known = [](const std::string& name) {
     return std::any_of(std::begin(kLinears), std::end(kLinears), [&](const char* linear) { return name == linear; });
   };
@@ -32,9 +33,12 @@ bool names_no_module(const ModelConfig& c, const Recipe& r) {
 // First what no framework can run, then what is not modelled yet.
 constexpr Refusal kRefusals[] = {
     {"method", "adapters_need_a_decoder",
-     [](const ModelConfig& c, const Recipe& r) { return c.architecture == Architecture::plain && r.method != Method::full; }},
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.architecture == Architecture::plain && r.method != Method::full;
+     }},
     {"targets", "target_names_no_module", names_no_module},
-    {"dora", "dora_needs_an_adapter", [](const ModelConfig&, const Recipe& r) { return r.dora && r.method == Method::full; }},
+    {"dora", "dora_needs_an_adapter",
+     [](const ModelConfig&, const Recipe& r) { return r.dora && r.method == Method::full; }},
     {"autocast", "autocast_needs_16_bit_weights",
      [](const ModelConfig&, const Recipe& r) { return r.autocast && r.precision != Precision::bf16; }},
     {"attention", "flash_needs_16_bits",
@@ -53,8 +57,10 @@ constexpr Refusal kRefusals[] = {
     {"stack", "stack_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.stack != Stack::hf; }},
     {"precision", "precision_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
-       const bool base = r.precision == Precision::bf16 || (r.method != Method::qlora && (r.precision == Precision::amp_bf16 || r.precision == Precision::amp_fp16 ||
-                                                              r.precision == Precision::fp32));
+       const bool base =
+           r.precision == Precision::bf16 ||
+           (r.method != Method::qlora && (r.precision == Precision::amp_bf16 || r.precision == Precision::amp_fp16 ||
+                                          r.precision == Precision::fp32));
        return !base;
      }},
     {"optimizer", "optimizer_not_modelled",
@@ -74,7 +80,8 @@ constexpr Refusal kRefusals[] = {
     {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
     {"zero", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero != 0; }},
     {"fsdp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0; }},
-    {"sequence_parallel", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel; }},
+    {"sequence_parallel", "parallelism_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel; }},
     {"offload", "offload_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.offload != Offload::none; }},
 };
 
@@ -83,7 +90,8 @@ constexpr Refusal kRefusals[] = {
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe) {
   for (const Refusal& refusal : kRefusals) {
     if (refusal.applies(config, recipe)) {
-      return Problem{ProblemCode::unsupported_recipe, refusal.key, recipe_value(recipe, refusal.key), refusal.reason, ""};
+      return Problem{ProblemCode::unsupported_recipe, refusal.key, recipe_value(recipe, refusal.key), refusal.reason,
+                     ""};
     }
   }
   return std::nullopt;

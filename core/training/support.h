@@ -9,7 +9,8 @@
 
 namespace ledger {
 
-// The first reason why `recipe` cannot be computed for `config`, or nullopt. where: key; read: its value; expected: reason id.
+// The first reason why `recipe` cannot be computed for `config`, or nullopt. where: key; read: its value; expected:
+// reason id.
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe);
 
 }  // namespace ledger

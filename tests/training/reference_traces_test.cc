@@ -72,10 +72,11 @@ class ReferenceTrace : public testing::TestWithParam<Row> {
   const Json& at(const char* key) const { return at(*GetParam().row, key); }
   std::uint64_t number(const Json& object, const char* key) const { return at(object, key).as_unsigned().value_or(0); }
 
-  // PyTorch keeps the step counters of unfused AdamW on the host (torch/optim/adam.py, _init_group); the references count
-  // every storage, wherever it is: four bytes a parameter once the first optimizer step has begun.
+  // PyTorch keeps the step counters of unfused AdamW on the host (torch/optim/adam.py, _init_group); the references
+  // count every storage, wherever it is: four bytes a parameter once the first optimizer step has begun.
   static Bytes host_counters(const Prediction& p, const std::string& phase) {
-    const bool on_host = p.recipe.optimizer == Optimizer::adamw_foreach || p.recipe.optimizer == Optimizer::adamw_forloop;
+    const bool on_host =
+        p.recipe.optimizer == Optimizer::adamw_foreach || p.recipe.optimizer == Optimizer::adamw_forloop;
     const bool before = phase == "load" || phase.ends_with("step1.forward") || phase.ends_with("step1.backward");
     const auto trainable = std::count_if(p.trace.parameters.begin(), p.trace.parameters.end(),
                                          [](const Parameter& parameter) { return parameter.trainable; });
