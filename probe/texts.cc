@@ -42,6 +42,9 @@ constexpr Reason kReasons[] = {
     {"flash_needs_16_bits",
      "flash attention takes 16-bit tensors only; here queries and keys are fp32. Use sdpa, or autocast"},
     {"efficient_needs_equal_heads", "PyTorch's memory-efficient kernel takes no grouped key/value heads. Use sdpa"},
+    {"sliding_window_mask_not_modelled",
+     "from the model's sliding window on, sdpa takes a mask and repeated keys and values, which is not modelled yet; "
+     "use flash or eager, or a shorter seq"},
     {"stack_not_modelled", "this stack is not modelled yet; hf and course are"},
     {"method_not_modelled", "this method is not part of the stack"},
     {"precision_not_modelled", "bf16, amp-bf16 and fp32 are modelled (bf16 for qlora)"},

@@ -69,6 +69,11 @@ void write_decoder_config(JsonWriter& out, const ModelConfig& c) {
   out.end_object();
   out.member("tie_word_embeddings", c.tie_word_embeddings).member("attention_bias", c.attention_bias);
   out.member("mlp_bias", c.mlp_bias);
+  if (c.sliding_window != 0) {
+    out.member("sliding_window", c.sliding_window).member("use_sliding_window", true);
+  } else {
+    out.key("sliding_window").null();
+  }
 }
 
 void write_line(JsonWriter& out, const Trace& trace, const LedgerLine& line, const Letters& letters) {

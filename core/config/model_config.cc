@@ -128,10 +128,22 @@ void note_quantization(const Fields& fields, ModelConfig& config) {
   config.notes.emplace_back("quantization_config_ignored", method == nullptr ? "" : method->brief());
 }
 
+// null, or use_sliding_window false where the class has that switch, is no window at all.
+void read_window(Fields& fields, const Json& root, const Family& family, ModelConfig& config) {
+  bool used = !family.window_needs_switch;
+  fields.flag("use_sliding_window", used);
+  config.sliding_window = family.sliding_window;
+  fields.integer("sliding_window", 1, kMaxPositions, config.sliding_window);
+  const Json* given = root.find("sliding_window");
+  const bool off = family.sliding_window == 0 || !used || (given != nullptr && given->is_null());
+  if (off) config.sliding_window = 0;
+}
+
 Result<ModelConfig> read_family(const Json& root, const Family& family) {
   ModelConfig config = defaults_of(family);
   Fields fields(root);
   read_sizes(fields, config);
+  read_window(fields, root, family, config);
   check_heads(fields, config);
   check_activation(fields, family);
   read_rope(fields, config);

@@ -42,6 +42,7 @@ struct ModelConfig {
   bool attention_bias = false;
   bool qkv_bias = false;  // on q, k and v only (qwen2)
   bool qk_norm = false;   // RMSNorm on q and k, over the head dimension (qwen3)
+  std::uint64_t sliding_window = 0;  // tokens that attention looks back; 0: all of them
   bool mlp_bias = false;
   std::vector<PlainLinear> layers;  // plain stacks only
 

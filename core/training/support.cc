@@ -54,6 +54,12 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) {
        return c.architecture == Architecture::plain && r.checkpointing != Checkpointing::none;
      }},
+    {"attention", "sliding_window_mask_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       // transformers masking_utils.py: from a window's length on, sdpa gets a mask, and with it repeated keys and values.
+       return c.sliding_window != 0 && r.seq >= c.sliding_window && r.attention != Attention::flash &&
+              r.attention != Attention::eager && r.stack != Stack::course;
+     }},
     {"stack", "stack_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.stack != Stack::hf; }},
     {"precision", "precision_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
