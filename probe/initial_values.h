@@ -10,6 +10,8 @@
 namespace ledger {
 
 inline constexpr std::uint64_t kTokenSeed = 7919;
+inline constexpr double kWeightScale = 0.08;  // matrices and biases
+inline constexpr double kNormScale = 0.1;     // norm weights, around 1
 
 // Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014); one step from state x.
 constexpr std::uint64_t splitmix64(std::uint64_t x) {

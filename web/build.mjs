@@ -71,7 +71,7 @@ async function writeMeasured() {
 
 async function report() {
   let total = 0;
-  const texts = (await readdir(join(out, 'texts'))).filter((name) => name.startsWith('texts_en')).map((name) => `texts/${name}`);
+  const texts = (await readdir(join(out, 'texts'))).filter((name) => name.startsWith('en-')).map((name) => `texts/${name}`);
   for (const name of ['index.html', 'page.css', 'page.js', ...texts, 'ledger.js', 'ledger.wasm']) {
     const bytes = await readFile(join(out, name));
     const small = brotliCompressSync(bytes).length;

@@ -108,7 +108,7 @@ void HostExecutor::run(std::uint32_t run_index) {
     if (!resolve(trace_.views[run.first_view + i], operands_[i])) return;
   }
   const std::span<const HostView> all = operands_;
-  host::KernelCall call{all.first(inputs), all.subspan(inputs), run.attr, trace_, options_.seed};
+  host::KernelCall call{all.first(inputs), all.subspan(inputs), run.attr, trace_, options_.seed, run, forward_pass_};
   host::kKernels[static_cast<std::size_t>(run.op)](call);
   if (call.error != nullptr) return fail(call.error);
   note_losses(call.out, run);
@@ -127,6 +127,7 @@ void HostExecutor::note_losses(std::span<const HostView> outputs, const Run& run
 void HostExecutor::mark(std::uint32_t phase_index) {
   end_phase();
   phase_ = phase_index;
+  if (trace_.phases[phase_index].ends_with("forward")) ++forward_pass_;
   phase_began_ = Clock::now();
 }
 

@@ -31,7 +31,7 @@ class HostExecutor : public Executor {
  public:
   struct Options {
     bool poison = false;
-    std::uint64_t seed = kTokenSeed;  // of tokens and input features
+    std::uint64_t seed = kTokenSeed;  // of tokens, input features and dropout
     // Called when a phase (index into Trace::phases) has run, while what it left is alive.
     std::function<void(const HostExecutor&, std::uint32_t)> on_phase_end = nullptr;
   };
@@ -76,6 +76,7 @@ class HostExecutor : public Executor {
   std::vector<Slot> slots_;
   std::vector<host::HostView> operands_;  // of the call in progress
   std::uint32_t current_run_ = 0;
+  std::uint64_t forward_pass_ = 0;
   std::optional<HostFailure> failure_;
   std::vector<double> losses_;
   std::vector<double> phase_ms_;

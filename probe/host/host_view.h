@@ -65,7 +65,9 @@ struct KernelCall {
   std::span<const HostView> out;
   const Attr& attr;
   const Trace& trace;
-  std::uint64_t seed;           // of tokens and input features
+  std::uint64_t seed;  // of tokens, input features and dropout
+  const Run& run;
+  std::uint64_t forward_pass;   // how many forward phases have begun
   const char* error = nullptr;  // set by a kernel that cannot do what it was asked
 };
 

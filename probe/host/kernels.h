@@ -15,6 +15,7 @@ void load_parameter(KernelCall& call);
 void load_buffer(KernelCall& call);
 void load_tokens(KernelCall& call);
 void load_values(KernelCall& call);
+void eye(KernelCall& call);
 void arange(KernelCall& call);
 void fill_ones(KernelCall& call);
 void fill_zeros(KernelCall& call);
@@ -28,8 +29,11 @@ void add_scalar(KernelCall& call);
 void mul(KernelCall& call);
 void mul_scalar(KernelCall& call);
 void div_scalar(KernelCall& call);
+void sub(KernelCall& call);
+void div(KernelCall& call);
 void neg(KernelCall& call);
 void pow_scalar(KernelCall& call);
+void sqrt(KernelCall& call);
 void rsqrt(KernelCall& call);
 void reciprocal(KernelCall& call);
 void clamp_max(KernelCall& call);
@@ -37,11 +41,23 @@ void cos(KernelCall& call);
 void sin(KernelCall& call);
 void silu(KernelCall& call);
 void silu_backward(KernelCall& call);
+void dropout_backward(KernelCall& call);
+void is_masked(KernelCall& call);
+void zero_masked_rows(KernelCall& call);
+
+// kernels_dropout.cc
+void dropout(KernelCall& call);
+
+// kernels_mask.cc
+void causal_mask(KernelCall& call);
+void additive_mask(KernelCall& call);
+void all(KernelCall& call);
 
 // kernels_reduce.cc
 void mean(KernelCall& call);
 void sum(KernelCall& call);
 void vector_norm(KernelCall& call);
+void row_norm(KernelCall& call);
 
 // kernels_shape.cc
 void cat(KernelCall& call);
@@ -55,18 +71,31 @@ void mm(KernelCall& call);
 void addmm(KernelCall& call);
 void bmm(KernelCall& call);
 
-// kernels_loss.cc
+// kernels_softmax.cc
+void softmax(KernelCall& call);
+void softmax_backward(KernelCall& call);
 void log_softmax(KernelCall& call);
 void log_softmax_backward(KernelCall& call);
+
+// kernels_loss.cc
 void nll_loss(KernelCall& call);
 void nll_loss_backward(KernelCall& call);
 
 // kernels_attention.cc
-void flash_attention(KernelCall& call);
-void flash_attention_backward(KernelCall& call);
+void attention(KernelCall& call);
+void attention_backward(KernelCall& call);
 
 // kernels_optimizer.cc
 void adamw(KernelCall& call);
+void adamw_moments(KernelCall& call);
+void adamw_update(KernelCall& call);
+void momentum_update(KernelCall& call);
+void sgd_update(KernelCall& call);
+
+// kernels_quant.cc
+void quantise(KernelCall& call);
+void dequantise_absmax(KernelCall& call);
+void dequantise(KernelCall& call);
 
 // Copies elements of one dtype bit by bit; `from` broadcasts to `to`.
 void move_elements(const HostView& to, const HostView& from);

@@ -260,24 +260,24 @@ constexpr const char* kBadShapes = "queries, keys and values have shapes that do
 
 }  // namespace
 
-void flash_attention(KernelCall& call) {
+void attention(KernelCall& call) {
   if (!shapes_match(call.in[0], call.in[1], call.in[2])) {
     call.error = kBadShapes;
     return;
   }
-  if (needs_double(call)) {
+  if (call.in[0].dtype == DType::f64) {  // not needs_double(): integers beside the result hold a random state
     forward<double>(call);
   } else {
     forward<float>(call);
   }
 }
 
-void flash_attention_backward(KernelCall& call) {
+void attention_backward(KernelCall& call) {
   if (!shapes_match(call.in[1], call.in[2], call.in[3])) {
     call.error = kBadShapes;
     return;
   }
-  if (needs_double(call)) {
+  if (call.in[1].dtype == DType::f64) {
     backward<double>(call);
   } else {
     backward<float>(call);

@@ -18,7 +18,7 @@ void load_parameter(KernelCall& call) {
   const bool norm = parameter.role == Parameter::Role::norm;
   const std::uint64_t hash = fnv1a64(parameter.name);
   generate<double>(call.out[0], [&](std::uint64_t i) {
-    return norm ? 1 + centred_value(hash + i, 0.1) : centred_value(hash + i, 0.08);
+    return norm ? 1 + centred_value(hash + i, kNormScale) : centred_value(hash + i, kWeightScale);
   });
 }
 
@@ -63,6 +63,11 @@ void load_tokens(KernelCall& call) {
 
 void load_values(KernelCall& call) {
   generate<double>(call.out[0], [&](std::uint64_t i) { return centred_value(call.seed + i, 1); });
+}
+
+void eye(KernelCall& call) {
+  const std::uint64_t columns = call.out[0].last_size();
+  generate<float>(call.out[0], [&](std::uint64_t i) { return i / columns == i % columns ? 1.0f : 0.0f; });
 }
 
 void arange(KernelCall& call) {

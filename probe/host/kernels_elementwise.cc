@@ -4,6 +4,7 @@
 // kernels of their own, for a strip is read before it is written.
 #include <array>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "probe/host/kernels.h"
@@ -86,6 +87,14 @@ void div_scalar(KernelCall& call) {
   map_scalar(call, [](auto x, auto scalar) { return x / scalar; });
 }
 
+void sub(KernelCall& call) {
+  map<2>(call, [](auto x, auto y) { return x - y; });
+}
+
+void div(KernelCall& call) {
+  map<2>(call, [](auto x, auto y) { return x / y; });
+}
+
 void neg(KernelCall& call) {
   map<1>(call, [](auto x) { return -x; });
 }
@@ -96,6 +105,10 @@ void pow_scalar(KernelCall& call) {
   } else {
     map_scalar(call, [](auto x, auto scalar) { return std::pow(x, scalar); });
   }
+}
+
+void sqrt(KernelCall& call) {
+  map<1>(call, [](auto x) { return std::sqrt(x); });
 }
 
 void rsqrt(KernelCall& call) {
@@ -128,6 +141,19 @@ void silu_backward(KernelCall& call) {
     const auto sigmoid = 1 / (1 + std::exp(-x));
     return gradient * sigmoid * (1 + x * (1 - sigmoid));
   });
+}
+
+void dropout_backward(KernelCall& call) {
+  const double scale = 1 / (1 - call.attr.x);
+  map<2>(call, [&](auto gradient, auto kept) { return gradient * kept * static_cast<decltype(gradient)>(scale); });
+}
+
+void is_masked(KernelCall& call) {
+  map<1>(call, [](auto x) { return static_cast<decltype(x)>(x == -std::numeric_limits<decltype(x)>::infinity()); });
+}
+
+void zero_masked_rows(KernelCall& call) {
+  map<2>(call, [](auto masked, auto x) { return masked != 0 ? decltype(x){0} : x; });  // x may be NaN
 }
 
 }  // namespace ledger::host

@@ -50,6 +50,21 @@ void reduce(KernelCall& call, double factor) {
   generate<double>(out, [&](std::uint64_t i) { return totals[i] * factor; });
 }
 
+double norm(const HostView& in) {
+  std::array<double, kStrip> strip;
+  double squares = 0;
+  const StridedLoop<1> loop(in, {in});
+  const std::ptrdiff_t step = loop.steps[0][0];
+  loop.for_each_row([&](const auto& at, std::size_t row) {
+    in_strips(row, [&](std::size_t first, std::size_t count) {
+      load_strip(strip.data(), at[0] + static_cast<std::ptrdiff_t>(first) * step, step, count, in.dtype);
+      for (std::size_t i = 0; i < count; ++i)
+        squares += strip[i] * strip[i];
+    });
+  });
+  return std::sqrt(squares);
+}
+
 }  // namespace
 
 void sum(KernelCall& call) {
@@ -62,19 +77,19 @@ void mean(KernelCall& call) {
 }
 
 void vector_norm(KernelCall& call) {
-  const HostView& in = call.in[0];
-  std::array<double, kStrip> strip;
-  double squares = 0;
-  const StridedLoop<1> loop(in, {in});
-  const std::ptrdiff_t step = loop.steps[0][0];
-  loop.for_each_row([&](const auto& at, std::size_t row) {
-    in_strips(row, [&](std::size_t first, std::size_t count) {
-      load_strip(strip.data(), at[0] + static_cast<std::ptrdiff_t>(first) * step, step, count, in.dtype);
-      for (std::size_t i = 0; i < count; ++i)
-        squares += strip[i] * strip[i];
-    });
-  });
-  store_one(call.out[0].data, std::sqrt(squares), call.out[0].dtype);
+  store_one(call.out[0].data, norm(call.in[0]), call.out[0].dtype);
+}
+
+void row_norm(KernelCall& call) {
+  const HostView& out = call.out[0];
+  HostView row = call.in[0];
+  row.rank = 1;
+  row.sizes[0] = call.in[0].sizes[1];
+  row.strides[0] = call.in[0].strides[1];
+  for (std::uint64_t i = 0; i < out.sizes[0]; ++i) {
+    store_one(out.data + static_cast<std::ptrdiff_t>(i) * out.byte_stride(0), norm(row), out.dtype);
+    row.data += call.in[0].byte_stride(0);
+  }
 }
 
 }  // namespace ledger::host

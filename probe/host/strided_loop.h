@@ -92,6 +92,26 @@ struct StridedLoop {
   }
 };
 
+// row(pointers to the first element of each operand's row) for every row of the last dimension; all are of one shape.
+template <std::size_t N, class Row>
+void for_each_vector(const std::array<HostView, N>& operands, Row&& row) {
+  std::array<HostView, N> leading = operands;
+  for (HostView& view : leading)
+    view.rank = static_cast<std::uint8_t>(view.rank - 1);
+  const StridedLoop<N> loop(leading[0], leading);
+  loop.for_each_row([&](auto at, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      row(at);
+      for (std::size_t n = 0; n < N; ++n)
+        at[n] += loop.steps[0][n];
+    }
+  });
+}
+
+inline std::ptrdiff_t last_step(const HostView& view) {
+  return view.byte_stride(view.rank - 1u);
+}
+
 inline constexpr std::size_t kStrip = 512;  // elements; a few buffers of it stay in the L1 cache
 
 // body(first, count) over [0, total) in pieces of at most kStrip.

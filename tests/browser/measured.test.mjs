@@ -70,12 +70,13 @@ test('several measurements lie side by side, and can be removed', () => withPage
   assert.equal(await page.locator('ml-measured article').count(), others + 1);
 }));
 
-test('a sample beside the site is overlaid when the page opens', async () => {
+test('a sample beside the site is overlaid when the reader comes near', async () => {
   const context = await browser.newContext({ locale: 'en-GB' });
   const page = await context.newPage();
   await page.route('**/measured/index.json', (route) => route.fulfill({ json: { samples: ['host.json'] } }));
   await page.route('**/measured/host.json', (route) => route.fulfill({ json: measured }));
   await page.goto(site.url);
+  await page.getByRole('heading', { name: 'Measured beside predicted' }).scrollIntoViewIfNeeded();
   await page.locator('ml-measured article').getByText('A sample measured on a host').waitFor();
   await context.close();
 });

@@ -156,6 +156,28 @@ TEST(AttentionKernels, ConstantValuesAreLeftAsTheyAre) {
     ASSERT_NEAR(out[i], 1, 1e-6) << "probabilities sum to 1";
 }
 
+// The memory-efficient kernel's own layouts: rows of the logsumexp padded to 32, integers for the random state.
+TEST(AttentionKernels, EfficientAttentionComputesTheSameInItsOwnLayouts) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const Qkv x = random_qkv({"", 2, 3, 3, 45, 8, dtype});
+    const TestTensor u = random_heads(dtype, 2, 3, 45, 8);
+    const TestTensor padded = empty(DType::f32, {2, 3, 64}), state = empty(DType::i64, {});
+    const std::vector<TestTensor> out =
+        run_op(OpKind::efficient_attention, {x.q, x.k, x.v}, {empty_like(x.q), padded, state, state});
+    const Attended flash = attend(x);
+    EXPECT_EQ(out[0].values(), flash.out.values());
+    for (std::uint64_t row = 0; row < 6; ++row) {
+      for (std::uint64_t i = 0; i < 45; ++i)
+        ASSERT_EQ(out[1][row * 64 + i], flash.logsumexp[row * 45 + i]);
+    }
+    const std::vector<TestTensor> got = run_op(OpKind::efficient_attention_backward, {u, x.q, x.k, x.v, out[0], out[1]},
+                                               {empty_like(x.q), empty_like(x.k), empty_like(x.v)});
+    const std::vector<TestTensor> want = attend_backward(x, u);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(got[i].values(), want[i].values());
+  }
+}
+
 TEST(AttentionKernels, HeadsThatDoNotDivideAreAFailure) {
   const Qkv x = random_qkv({"", 1, 3, 2, 4, 4, DType::f32});
   EXPECT_TRUE(try_op(OpKind::flash_attention, {x.q, x.k, x.v},

@@ -62,6 +62,8 @@ TEST(CreateKernels, ConstantsAndCounters) {
   EXPECT_EQ(run_op(OpKind::arange, {}, {empty(DType::i64, {4})})[0].memory, (std::vector<double>{0, 1, 2, 3}));
   EXPECT_EQ(run_op(OpKind::ones_like, {}, {empty(DType::bf16, {2})})[0].memory, (std::vector<double>{1, 1}));
   EXPECT_EQ(run_op(OpKind::zeros, {}, {empty(DType::f32, {2})})[0].memory, (std::vector<double>{0, 0}));
+  EXPECT_EQ(run_op(OpKind::eye, {}, {empty(DType::bf16, {3, 3})})[0].memory,
+            (std::vector<double>{1, 0, 0, 0, 1, 0, 0, 0, 1}));
   EXPECT_TRUE(std::isnan(run_op(OpKind::workspace, {}, {empty(DType::f32, {1})})[0][0])) << "left as it was";
 }
 

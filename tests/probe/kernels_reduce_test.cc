@@ -69,5 +69,18 @@ TEST(ReduceKernels, VectorNormIsTheEuclideanLength) {
   EXPECT_NEAR(run_op(OpKind::vector_norm, {x}, {empty(DType::f32, {})})[0][0], want, 1e-7 * want);
 }
 
+TEST(ReduceKernels, RowNormsAreTheNormsOfTheRows) {
+  for (const TestTensor& x :
+       {random(DType::f32, {5, 700}), random_reversed(DType::f32, {5, 3}), random_slice(DType::f32, {1, 9})}) {
+    const TestTensor norms = run_op(OpKind::row_norm, {x}, {empty(DType::f32, {x.sizes[0]})})[0];
+    for (std::uint64_t row = 0; row < x.sizes[0]; ++row) {
+      double squares = 0;
+      for (std::uint64_t i = 0; i < x.sizes[1]; ++i)
+        squares += x[row * x.sizes[1] + i] * x[row * x.sizes[1] + i];
+      EXPECT_NEAR(norms[row], std::sqrt(squares), 1e-7 * std::sqrt(squares)) << row;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ledger::one_op

@@ -2,78 +2,176 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <optional>
 
-#include "core/training/step.h"
+#include "core/training/support.h"
 #include "probe/host/run_host.h"
+#include "tiny_models.h"
 
 namespace ledger {
 namespace {
 
 struct TrainingCase {
-  const char* name;
+  std::string name;
   const char* config;
-  std::optional<DType> weights = std::nullopt;  // fp32 weights are no recipe of this stack's own yet
-  Precision precision = Precision::bf16;
-  bool autocast = false;
-  Checkpointing checkpointing = Checkpointing::none;
-  double final_loss = 0.05;  // probe.md asks for this after 150 steps
+  Recipe recipe;
+  double lr;
+  double final_loss;
 };
 
 void PrintTo(const TrainingCase& c, std::ostream* out) {
   *out << c.name;
 }
 
-constexpr const char* kLlama = R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2,
-  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 64})";
-constexpr const char* kTied =
-    R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-  "num_key_value_heads": 1, "intermediate_size": 64, "vocab_size": 64, "tie_word_embeddings": true})";
-
-const TrainingCase kCases[] = {
-    {.name = "fp32", .config = kLlama, .weights = DType::f32},
-    {.name = "bf16", .config = kLlama, .precision = Precision::bf16, .final_loss = 0.2},
-    {.name = "amp_bf16", .config = kLlama, .precision = Precision::amp_bf16},
-    {.name = "bf16_autocast", .config = kLlama, .precision = Precision::bf16, .autocast = true, .final_loss = 0.2},
-    {.name = "fp32_checkpointed", .config = kLlama, .weights = DType::f32, .checkpointing = Checkpointing::full},
-    {.name = "amp_bf16_checkpointed",
-     .config = kLlama,
-     .precision = Precision::amp_bf16,
-     .checkpointing = Checkpointing::full},
-    {.name = "fp32_tied", .config = kTied, .weights = DType::f32},
+struct Setting {
+  const char* name;
+  void (*set)(Recipe&);
 };
+
+constexpr Setting kMethods[] = {
+    {"full", [](Recipe&) {}},
+    {"lora", [](Recipe& r) { r.method = Method::lora; }},
+    {"qlora", [](Recipe& r) { r.method = Method::qlora; }},
+};
+constexpr Setting kPrecisions[] = {
+    {"bf16", [](Recipe&) {}},
+    {"bf16_autocast", [](Recipe& r) { r.autocast = true; }},
+    {"amp_bf16", [](Recipe& r) { r.precision = Precision::amp_bf16; }},
+    {"fp32", [](Recipe& r) { r.precision = Precision::fp32; }},
+};
+
+struct OptimizerSetting {
+  const char* name;
+  Optimizer kind;
+  double lr;
+};
+
+constexpr OptimizerSetting kOptimizers[] = {
+    {"adamw_fused", Optimizer::adamw_fused, 1e-2},     {"adamw_foreach", Optimizer::adamw_foreach, 1e-2},
+    {"adamw_forloop", Optimizer::adamw_forloop, 1e-2}, {"sgd", Optimizer::sgd, 1},
+    {"sgd_momentum", Optimizer::sgd_momentum, 0.1},
+};
+
+// probe.md asks for 0.05 after 150 steps; what a frozen output layer allows stands at kWide.
+TrainingCase make_case(std::string name, const char* config, Recipe recipe, double lr = 1e-2) {
+  const bool adapters = recipe.method != Method::full;
+  recipe.batch = adapters ? 2 : 4;
+  recipe.seq = adapters ? 8 : 16;
+  return {std::move(name), config, recipe, lr, adapters ? 0.2 : 0.05};
+}
+
+// Every method in every precision with every optimizer that can be traced together.
+std::vector<TrainingCase> grid() {
+  std::vector<TrainingCase> all;
+  const Result<ModelConfig> config = read_model_config(tiny::kLlama);
+  for (const Setting& method : kMethods) {
+    for (const Setting& precision : kPrecisions) {
+      for (const OptimizerSetting& optimizer : kOptimizers) {
+        Recipe recipe;
+        method.set(recipe);
+        precision.set(recipe);
+        recipe.optimizer = optimizer.kind;
+        if (unsupported(config.value(), recipe)) continue;
+        const std::string name = std::string(method.name) + "_" + precision.name + "_" + optimizer.name;
+        const char* model = recipe.method == Method::full ? tiny::kLlama : tiny::kWide;
+        all.push_back(make_case(name, model, recipe, optimizer.lr));
+      }
+    }
+  }
+  return all;
+}
+
+struct Variant {
+  const char* name;
+  const char* config;
+  void (*set)(Recipe&);
+};
+
+constexpr void fp32(Recipe& r) {
+  r.precision = Precision::fp32;
+}
+
+// One key each beside the grid's defaults.
+constexpr Variant kVariants[] = {
+    {"tied", tiny::kTied, fp32},
+    {"qwen2", tiny::kQwen2, fp32},
+    {"qwen3", tiny::kQwen3, fp32},
+    {"checkpointed", tiny::kLlama, [](Recipe& r) { r.checkpointing = Checkpointing::full; }},
+    {"checkpointed_reentrant", tiny::kLlama, [](Recipe& r) { r.checkpointing = Checkpointing::full_reentrant; }},
+    {"accumulated", tiny::kLlama, [](Recipe& r) { r.grad_accum = 2; }},
+    {"keep_outputs", tiny::kLlama, [](Recipe& r) { r.keep_outputs = true; }},
+    {"eager", tiny::kLlama, [](Recipe& r) { r.attention = Attention::eager; }},
+    {"math", tiny::kLlama, [](Recipe& r) { r.attention = Attention::math; }},
+    {"efficient", tiny::kUngrouped, [](Recipe& r) { r.attention = Attention::efficient; }},
+    {"efficient_by_itself", tiny::kUngrouped, fp32},
+    {"lora_bf16_adapters", tiny::kWide,
+     [](Recipe& r) {
+       r.method = Method::lora;
+       r.adapter_dtype = AdapterDtype::bf16;
+     }},
+    {"lora_attention_only", tiny::kWide,
+     [](Recipe& r) {
+       r.method = Method::lora;
+       r.targets = {"q_proj", "v_proj", "o_proj"};
+     }},
+    {"lora_checkpointed", tiny::kWide,
+     [](Recipe& r) {
+       r.method = Method::lora;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"dora", tiny::kWide,
+     [](Recipe& r) {
+       r.method = Method::lora;
+       r.dora = true;
+     }},
+    {"qlora_single_quant", tiny::kWide,
+     [](Recipe& r) {
+       r.method = Method::qlora;
+       r.double_quant = false;
+     }},
+    {"qlora_unprepared", tiny::kWide,
+     [](Recipe& r) {
+       r.method = Method::qlora;
+       r.prepare_kbit = false;
+     }},
+    {"qlora_checkpointed_reentrant", tiny::kWide,
+     [](Recipe& r) {
+       r.method = Method::qlora;
+       r.checkpointing = Checkpointing::full_reentrant;
+     }},
+    {"qdora", tiny::kWide,
+     [](Recipe& r) {
+       r.method = Method::qlora;
+       r.dora = true;
+     }},
+};
+
+std::vector<TrainingCase> variants() {
+  std::vector<TrainingCase> all;
+  for (const Variant& variant : kVariants) {
+    Recipe recipe;
+    variant.set(recipe);
+    all.push_back(make_case(variant.name, variant.config, recipe));
+  }
+  return all;
+}
 
 class Training : public testing::TestWithParam<TrainingCase> {
  protected:
   static Trace trace(std::uint32_t steps, bool operands = true) {
-    Recipe recipe;
-    recipe.batch = 4;
-    recipe.seq = 16;
-    recipe.precision = GetParam().precision;
-    recipe.autocast = GetParam().autocast;
-    recipe.checkpointing = GetParam().checkpointing;
-    TraceOptions options;
-    options.steps = steps;
-    options.operands = operands;
-    options.weights = GetParam().weights;
-    options.adamw.lr = 1e-2;
-    Result<ModelConfig> config = read_model_config(GetParam().config);
-    EXPECT_TRUE(config.ok());
-    Result<Trace> result = trace_step(config.value(), recipe, options);
-    EXPECT_TRUE(result.ok());
-    return result.ok() ? std::move(result.value()) : Trace();
+    return tiny::trace(GetParam().config, GetParam().recipe, {steps, GetParam().lr, operands});
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Recipes, Training, testing::ValuesIn(kCases),
-                         [](const auto& test) { return std::string(test.param.name); });
+const auto kName = [](const auto& test) { return test.param.name; };
+INSTANTIATE_TEST_SUITE_P(Grid, Training, testing::ValuesIn(grid()), kName);
+INSTANTIATE_TEST_SUITE_P(Variants, Training, testing::ValuesIn(variants()), kName);
 
 // From ln 64 = 4.16 down to a memorised batch: wrong signs, stale gradients or a missing bias correction do not get
-// there.
+// there. Adapters start from random values, which push the first loss up.
 TEST_P(Training, MemorisesABatch) {
   const HostRun run = run_on_host(trace(150), {});
   ASSERT_FALSE(run.failure) << run.failure->what;
-  EXPECT_NEAR(run.losses.front(), std::log(64.0), 0.3);
+  EXPECT_NEAR(run.losses.front(), std::log(64.0), 0.4);
   EXPECT_LT(run.losses.back(), GetParam().final_loss);
 }
 

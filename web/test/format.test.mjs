@@ -13,7 +13,7 @@ const en = new Format('en', 'gib');
 
 const SIZES = [
   [0, '0 B'], [1, '1 B'], [1023, '1,023 B'], [1024, '1.00 KiB'], [1048576, '1.00 MiB'], [1073741824, '1.00 GiB'],
-  [80946473364, '75.39 GiB'], [-3221225472, '−3.00 GiB'], [10737419, '0.01 GiB'], [10737418, '10.24 MiB'], [2 ** 50, '1,048,576.00 GiB'],
+  [80946473364, '75.39 GiB'], [-3221225472, '−3.00 GiB'], [1073741823, '1,024.00 MiB'], [67108864, '64.00 MiB'], [2 ** 50, '1,048,576.00 GiB'],
 ];
 for (const [bytes, text] of SIZES) test(`${bytes} bytes read ${text}`, () => assert.equal(en.bytes(bytes), text));
 
@@ -23,6 +23,11 @@ test('on demand every size is exact, with its unit', () => {
   assert.equal(en.difference(512), '+512 B');
   assert.equal(en.difference(-512), '−512 B');
   assert.equal(en.percent(1, 0), '0.0%');
+});
+
+test('a range names its unit once, unless there are two', () => {
+  assert.equal(en.range(1.5 * 2 ** 30, 2 ** 31), '1.50–2.00\u00a0GiB');
+  assert.equal(en.range(2 ** 29, 2 ** 31), '512.00\u00a0MiB\u00a0–\u00a02.00\u00a0GiB');
 });
 
 test('a line is written as the product it is, with the reader’s numbers', () => {

@@ -16,7 +16,7 @@ import { appStyles } from './app_styles.js';
 import type { Change } from './base.js';
 import { DropController } from './drop.js';
 import type { BoxMessage } from './model_box.js';
-import { SightController } from './sight.js';
+import { SightController, whenNear } from './sight.js';
 import './capacity_bar.js';
 import './figures.js';
 import './ledger_view.js';
@@ -79,9 +79,14 @@ export class MemoryLedger extends LitElement {
 
   // Nothing here is needed for the first answer.
   private async afterFirstAnswer(session: Session): Promise<void> {
-    await this.updateComplete;
-    for (const sample of await fetchSamples(new URL('.', import.meta.url))) session.addMeasured(sample.text, sample.name, true);
     this.lookAround(session);
+    await this.updateComplete;
+    const section = this.renderRoot.querySelector('#measured');
+    if (section) whenNear(section, () => void this.addSamples(session));
+  }
+
+  private async addSamples(session: Session): Promise<void> {
+    for (const sample of await fetchSamples(new URL('.', import.meta.url))) session.addMeasured(sample.text, sample.name, true);
   }
 
   // After the answer is drawn: what the form may offer next to the present recipe.
@@ -181,7 +186,7 @@ export class MemoryLedger extends LitElement {
       <main id="answer" tabindex="-1">
         ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}
         ${answer.ok ? this.answerView(answer.value, session, i18n) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
-        <section><h2>${i18n.t('measured.heading')}</h2>
+        <section id="measured"><h2>${i18n.t('measured.heading')}</h2>
           <ml-share .i18n=${i18n} .request=${session.request} .report=${answer.ok ? answer.value : undefined}></ml-share>
           <ml-measured .i18n=${i18n} .measured=${session.measured}></ml-measured></section>
         ${answer.ok ? html`<section><ml-limits .i18n=${i18n} .report=${answer.value}></ml-limits></section>` : nothing}

@@ -67,13 +67,13 @@ export class CapacityBar extends LedgerElement {
     const left = x(part.from);
     const width = Math.max(x(part.from + part.bytes) - left - (part.kind === 'category' ? 1 : 0), 0.5);
     const name = this.partName(part);
-    const fits = part.kind === 'category' && width > this.textWidth(name) + 12;
-    const share = this.i18n.format.percent(part.bytes, this.report.at_peak.tensor_bytes + this.report.at_peak.workspace_bytes);
+    const bytes = this.i18n.bytes(part.bytes);
+    const fits = part.kind === 'category' && width > Math.max(this.textWidth(name), this.textWidth(bytes)) + 12;
     return svg`<g>
       <rect class=${part.kind === 'category' ? `c-${part.id}` : 'hatched'} x=${left} y=${BAR.top} width=${width} height=${BAR.height}>
-        <title>${name}: ${this.i18n.bytes(part.bytes)}</title>
+        <title>${name}: ${bytes}</title>
       </rect>
-      ${fits ? svg`<text class="on" x=${left + 7} y=${BAR.top + 22}>${name}</text><text class="on" x=${left + 7} y=${BAR.top + 39}>${share}</text>` : nothing}
+      ${fits ? svg`<text class="on" x=${left + 7} y=${BAR.top + 22}>${name}</text><text class="on" x=${left + 7} y=${BAR.top + 39}>${bytes}</text>` : nothing}
     </g>`;
   }
 
@@ -112,19 +112,19 @@ export class CapacityBar extends LedgerElement {
 
   private table(parts: readonly Part[]): TemplateResult {
     const { i18n } = this;
-    const most = Math.max(...parts.map((part) => part.bytes));
-    const whole = parts.reduce((all, part) => all + (part.kind === 'free' ? 0 : part.bytes), 0);
+    const most = Math.max(...parts.map((part) => (part.kind === 'free' ? 0 : part.bytes)));
+    const capacity = this.report.verdict.capacity_bytes;
     return html`<div class="table"><table>
       <caption class="visually-hidden">${i18n.t('bar.table')}</caption>
       <thead><tr>
         <th scope="col">${i18n.t('table.category')}</th><td class="how"></td>
-        <th scope="col" class="right">${i18n.t('table.bytes')}</th><th scope="col" class="right">${i18n.t('table.share')}</th>
+        <th scope="col" class="right">${i18n.t('table.bytes')}</th><th scope="col" class="right">${i18n.t('bar.share')}</th>
       </tr></thead>
       <tbody>${parts.map((part) => html`<tr>
         <th scope="row"><span class="swatch ${swatchClass(part)}"></span>${this.partName(part)}</th>
         <td class="how">${part.kind === 'free' ? nothing : thread(part.kind === 'category' ? part.id : 'workspace', part.bytes, most)}</td>
         <td class="right" title=${i18n.format.exact(part.bytes)}>${i18n.bytes(part.bytes)}</td>
-        <td class="right soft">${part.kind === 'free' ? '' : i18n.format.percent(part.bytes, whole)}</td>
+        <td class="right soft">${i18n.format.percent(part.bytes, capacity)}</td>
       </tr>`)}</tbody>
     </table></div>`;
   }

@@ -14,7 +14,7 @@ export class Figures extends LedgerElement {
     dt { font-size: 0.85rem; color: var(--ink-soft); }
     dd { margin: 0; }
     .value { font: 500 1.35rem/1.3 var(--sans); font-variant-numeric: tabular-nums; letter-spacing: -0.01em; }
-    .is { font-size: 0.8rem; color: var(--ink-soft); }
+    .is { display: block; font-size: 0.8rem; line-height: 1.4; color: var(--ink-soft); }
     :host([exact]) .value { font-size: 1.02rem; line-height: 1.72; }
   `];
 
@@ -35,13 +35,13 @@ export class Figures extends LedgerElement {
   private figure(key: 'figures.tensor' | 'figures.allocated' | 'figures.reserved' | 'figures.device', bytes: number, is: TemplateResult): TemplateResult {
     return html`<div>
       <dt>${this.i18n.t(key)}</dt>
-      <dd><span class="value" title=${this.i18n.format.exact(bytes)}>${this.i18n.bytes(bytes)}</span><br /><span class="is">${is}</span></dd>
+      <dd><span class="value" title=${this.i18n.format.exact(bytes)}>${this.i18n.bytes(bytes)}</span><span class="is">${is}</span></dd>
     </div>`;
   }
 
   private band(peaks: Peaks): string {
     const [low, high] = peaks.device_band_bytes ?? [0, 0];
     if (low === high) return this.i18n.t('figures.device.point');
-    return this.i18n.t('figures.device.is', { low: this.i18n.format.binary(low), high: this.i18n.format.binary(high) });
+    return this.i18n.t('figures.device.is', { band: this.i18n.format.range(low, high) });
   }
 }

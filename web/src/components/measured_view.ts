@@ -55,7 +55,8 @@ export class MeasuredView extends LedgerElement {
     const { family = '', params = 0 } = comparison.model ?? {};
     const { batch, seq } = comparison.recipe;
     const { format } = this.i18n;
-    const shape = `${this.i18n.key('batch')} ${format.count(Number(batch ?? 1))}${family === 'plain' ? '' : ` × ${format.count(Number(seq ?? 0))}`}`;
+    const values = { batch: format.count(Number(batch ?? 1)), seq: format.count(Number(seq ?? 0)) };
+    const shape = this.i18n.t(family === 'plain' ? 'measured.run.plain' : 'measured.run', values);
     return [family, this.i18n.t('model.facts', { params: format.count(params), family: String(comparison.recipe['precision'] ?? '') }), shape].filter((part) => part !== '').join(' · ');
   }
 

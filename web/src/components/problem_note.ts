@@ -1,9 +1,9 @@
 // problem_note.ts - <ml-problem>: a Problem in words, where the reader looks.
 
-import { css, html, type TemplateResult } from 'lit';
-import { customElement, property } from 'lit/decorators.js';
+import { css, html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import { customElement, property, state } from 'lit/decorators.js';
 import type { Problem } from '../core/types.js';
-import type { Key } from '../i18n/i18n.js';
+import { loadProblemTexts, type I18n, type Key } from '../i18n/i18n.js';
 import { isImpossible, problemText } from '../i18n/problem_text.js';
 import { base } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
@@ -24,11 +24,25 @@ export class ProblemNote extends LedgerElement {
 
   @property({ attribute: false }) problem!: Problem;
 
-  protected override render(): TemplateResult {
+  @state() private voice: I18n | undefined; // knows the sentence
+
+  protected override willUpdate(changed: PropertyValues): void {
+    if (changed.has('i18n') || changed.has('problem')) void this.learn();
+  }
+
+  private async learn(): Promise<void> {
+    const { i18n } = this;
+    const known = i18n.has(`problem.${this.problem.code}`) ? {} : await loadProblemTexts(i18n.lang).catch(() => ({})); // offline: facts without a sentence
+    if (i18n === this.i18n) this.voice = i18n.with(known);
+  }
+
+  protected override render(): TemplateResult | typeof nothing {
+    const { voice } = this;
+    if (!voice) return nothing;
     const heading = isImpossible(this.problem) ? 'problem.impossible' : MILD[this.problem.code];
     return html`<div class="note ${heading ? 'mild' : ''}" data-code=${this.problem.code}>
-      <strong>${this.i18n.t(heading ?? 'problem.heading')}</strong>
-      <p>${problemText(this.problem, this.i18n)}</p>
+      <strong>${voice.t(heading ?? 'problem.heading')}</strong>
+      <p>${problemText(this.problem, voice)}</p>
     </div>`;
   }
 }

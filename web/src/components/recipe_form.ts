@@ -128,7 +128,7 @@ export class RecipeForm extends LedgerElement {
   private gpus(key: RecipeKey): TemplateResult {
     const value = this.value(key);
     return html`<select id=${key.name} aria-invalid=${this.named(key) ? 'true' : 'false'} @change=${(event: Event) => this.changed(key, event)}>
-      ${this.catalogue.gpus.map((gpu) => html`<option value=${gpu.id} .selected=${gpu.id === value}>${gpu.name} · ${this.i18n.format.binary(gpu.usable_bytes)}</option>`)}
+      ${this.catalogue.gpus.map((gpu) => html`<option value=${gpu.id} .selected=${gpu.id === value}>${gpu.name.replace(/^NVIDIA (GeForce )?/, '')} · ${this.i18n.format.binary(gpu.usable_bytes)}</option>`)}
     </select>`;
   }
 

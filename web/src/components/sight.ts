@@ -1,4 +1,4 @@
-// sight.ts - whether an element has come into sight, or was scrolled past.
+// sight.ts - whether an element has come into sight, or was scrolled past; and what waits until the reader comes near.
 
 import type { ReactiveController, ReactiveControllerHost } from 'lit';
 
@@ -32,4 +32,16 @@ export class SightController implements ReactiveController {
     this.seen = seen;
     this.host.requestUpdate();
   }
+}
+
+const NEAR = '600px';
+
+// Runs once, when `element` is about to come into sight.
+export function whenNear(element: Element, run: () => void): void {
+  const observer = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    observer.disconnect();
+    run();
+  }, { rootMargin: NEAR });
+  observer.observe(element);
 }

@@ -173,10 +173,12 @@ function peakMark(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateRes
   const at = peakPoint(report.timeline);
   const x = frame.x(report.timeline.points[at]?.event ?? 0);
   const y = frame.y(heightAt(report, at));
-  const text = i18n.t('timeline.peak', { bytes: i18n.bytes(report.peaks.tensor_bytes) });
+  const text = i18n.t('timeline.peak', { bytes: i18n.bytes(heightAt(report, at)) });
   const room = frame.width - x > textWidth(text) + 12;
+  const reserved = frame.y(report.timeline.points[at]?.reserved_bytes ?? 0);
+  const clear = y - reserved > 2 * LABEL_HEIGHT; // beside the dot, or above the line of reserved memory
   return svg`<circle class="dot" cx=${x} cy=${y} r="3.5"></circle>
-    <text class="peak" x=${room ? x + 9 : x - 9} y=${Math.max(y + 4, frame.top + 4)} text-anchor=${room ? 'start' : 'end'}>${text}</text>`;
+    <text class="peak" x=${room ? x + 9 : x - 9} y=${Math.max(clear ? y + 4 : reserved - 6, frame.top - 4)} text-anchor=${room ? 'start' : 'end'}>${text}</text>`;
 }
 
 function textWidth(text: string): number {

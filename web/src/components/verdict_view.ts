@@ -35,13 +35,13 @@ export class VerdictView extends LedgerElement {
     const bytes = at_peak.categories[verdict.largest_category] ?? 0;
     const share = i18n.format.percent(bytes, at_peak.tensor_bytes + at_peak.workspace_bytes);
     const why = i18n.t('verdict.why', {
-      phase: i18n.phase(peaks.phase), op: peaks.op, category: i18n.category(verdict.largest_category), bytes: i18n.bytes(bytes), share,
+      phase: i18n.phase(peaks.phase), op: peaks.op, category: this.categoryText(), bytes: i18n.bytes(bytes), share,
     });
     return html`<div class=${verdict.answer}>
       <p class="run">${this.run()}</p>
       <h2><span class="sign" aria-hidden="true">${SIGN[verdict.answer]}</span>${this.sentence()}</h2>
       ${this.outOfMemory()}
-      <p class="why">${why} ${this.largestLine()}</p>
+      <p class="why">${why}${i18n.lang === 'zh' ? '' : ' '}${this.largestLine()}</p>
       <p class="why small soft">${i18n.t('verdict.usable', { usable: i18n.bytes(verdict.usable_bytes), capacity: i18n.bytes(verdict.capacity_bytes) })}</p>
     </div>`;
   }
@@ -56,8 +56,13 @@ export class VerdictView extends LedgerElement {
   private run(): string {
     const { recipe, model } = this.report;
     const method = this.i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
-    const values = { model: this.modelName, method, gpu: this.gpuName, batch: this.number('batch'), seq: this.number('seq') };
+    const values = { model: this.modelName, method, precision: String(recipe['precision']), gpu: this.gpuName, batch: this.number('batch'), seq: this.number('seq') };
     return this.i18n.t(model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run', values);
+  }
+
+  // Within a sentence.
+  private categoryText(): string {
+    return this.i18n.category(this.report.verdict.largest_category).toLowerCase();
   }
 
   private outOfMemory(): TemplateResult | typeof nothing {

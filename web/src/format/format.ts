@@ -29,13 +29,20 @@ export class Format {
     return `${this.signed(value, this.whole.format(Math.abs(value)))} B`;
   }
 
-  // GiB down to 0.01 GiB, then MiB, KiB, B: always two decimals, so that columns line up.
+  // The largest unit that leaves a whole one, two decimals always, so that columns line up.
   binary(value: number): string {
     const size = Math.abs(value);
-    if (size >= GIB / 100) return `${this.signed(value, this.hundredths.format(size / GIB))} GiB`;
+    if (size >= GIB) return `${this.signed(value, this.hundredths.format(size / GIB))} GiB`;
     if (size >= MIB) return `${this.signed(value, this.hundredths.format(size / MIB))} MiB`;
     if (size >= KIB) return `${this.signed(value, this.hundredths.format(size / KIB))} KiB`;
     return this.exact(value);
+  }
+
+  // "66.54–66.90 GiB"; each with its unit where they differ.
+  range(low: number, high: number): string {
+    const [from, to] = [this.binary(low), this.binary(high)];
+    const unit = to.slice(to.indexOf(' '));
+    return (from.endsWith(unit) ? `${from.slice(0, -unit.length)}–${to}` : `${from} – ${to}`).replaceAll(' ', '\u00a0');
   }
 
   // With a sign even when positive: differences.

@@ -3,21 +3,27 @@
 import type { Category } from '../core/types.js';
 import { Format } from '../format/format.js';
 import type { Lang, Units } from '../state/request.js';
-import type { texts as english } from './texts_en.js';
+import type { en } from './en.js';
+import type { problemsEn } from './problems_en.js';
 
-export type Key = keyof typeof english;
-export type Texts = Readonly<Record<Key, string>>;
+export type Key = keyof typeof en | keyof typeof problemsEn;
+export type Texts = Readonly<Record<keyof typeof en, string>>;
 export type Values = Readonly<Record<string, string | number>>;
 
 export class I18n {
   readonly format: Format;
 
-  constructor(readonly lang: Lang, units: Units, private readonly texts: Texts) {
+  constructor(readonly lang: Lang, units: Units, private readonly texts: Readonly<Partial<Record<Key, string>>>) {
     this.format = new Format(lang, units);
   }
 
   t(key: Key, values: Values = {}): string {
-    return this.texts[key].replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? '…'));
+    return (this.texts[key] ?? key).replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? '…'));
+  }
+
+  // The same with more texts.
+  with(texts: Readonly<Partial<Record<Key, string>>>): I18n {
+    return new I18n(this.lang, this.format.units, { ...this.texts, ...texts });
   }
 
   // The same language in other units.
@@ -56,8 +62,14 @@ export class I18n {
 }
 
 export async function loadTexts(lang: Lang): Promise<Texts> {
-  const module = lang === 'zh' ? await import('./texts_zh.js') : await import('./texts_en.js');
-  return module.texts;
+  return lang === 'zh' ? (await import('./zh.js')).zh : (await import('./en.js')).en;
+}
+
+type ProblemTexts = Readonly<Record<keyof typeof problemsEn, string>>;
+
+// Sentences about problems, which most visits never need.
+export async function loadProblemTexts(lang: Lang): Promise<ProblemTexts> {
+  return lang === 'zh' ? (await import('./problems_zh.js')).problemsZh : (await import('./problems_en.js')).problemsEn;
 }
 
 export function splitPhase(id: string): { step: string; name: string } {

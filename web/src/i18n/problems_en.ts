@@ -1,5 +1,6 @@
 // problems_en.ts - every problem code as sentences: what was read, what was expected, what to do.
 //
+// Loaded when there is a problem to tell of; what may go wrong while loading stands in en.ts.
 // {where}, {read}, {expected} and {nearest} are the problem's facts; an absent one is replaced by an ellipsis, and
 // {nearest} appears only in "problem.nearest", which is added when there is one.
 
@@ -37,11 +38,6 @@ export const problemsEn = {
   'problem.too_large_to_trace': 'This run would take {read} events to follow; the limit is {expected}. Use fewer layers or accumulation steps.',
   'problem.overflow': 'A total here no longer fits into 64 bits. Check the sizes in the configuration and the recipe.',
   'problem.schema_version': 'This file is written in format version {read}; this page understands {expected}. Write it again with a matching version of the tool.',
-  'problem.no_wasm': 'This browser has no WebAssembly, which the predictor is compiled to. Lockdown modes switch it off; allow it for this site, or use another browser.',
-  'problem.wasm_blocked': 'A security policy keeps WebAssembly from starting ({read}). The site that serves this page must allow script-src \'wasm-unsafe-eval\'.',
-  'problem.wasm_missing': 'The predictor (ledger.js and ledger.wasm) could not be loaded ({read}). Check the connection and load the page again; if you host it, check that both files lie next to page.js.',
-  'problem.wasm_timeout': 'The predictor did not start within {expected}. Load the page again.',
-  'problem.core_crashed': 'The predictor stopped ({read}). This is a fault of ours: load the page again, and please report the link.',
   'problem.file_unreadable': 'The browser could not read the file {where}. Choose it again.',
   'problem.bad_link': 'The link says {where} = {read}, which this page does not understand; expected: {expected}. It was ignored.',
   'problem.unknown_preset': 'The link names the model {read}; this page knows {expected}. The first of them is shown.',

@@ -102,8 +102,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'verdict.borderline': '临界：若 CUDA 上下文较大，则超出 {short}。',
   'verdict.oom': '会在{phase}的 {op} 申请 {bytes} 时{place}显存不足。',
   'verdict.oom.layer': '（第 {layer} 层）',
-  'verdict.run': '{model}，{method}，批大小 {batch} × {seq} 个 token，单张 {gpu}。',
-  'verdict.run.plain': '{model}，{method}，批大小 {batch}，单张 {gpu}。',
+  'verdict.run': '{model}，{method}，{precision}，批大小 {batch} × {seq} 个 token，单张 {gpu}。',
+  'verdict.run.plain': '{model}，{precision} 训练，批大小 {batch}，单张 {gpu}。',
   'verdict.why': '峰值出现在{phase}的 {op}。占比最大的是{category}：{bytes}，占 {share}。',
   'verdict.line': '最大的一项是 {line}：{bytes}。',
   'verdict.usable': '显卡容量 {capacity}，其中 {usable} 可用，其余为 CUDA 上下文。“还剩”指可用容量减去峰值时的已分配量；PyTorch 保留而未使用的块会在显存不足时归还。',
@@ -120,7 +120,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'figures.reserved': '已保留',
   'figures.reserved.is': 'max_memory_reserved',
   'figures.device': '设备占用',
-  'figures.device.is': 'nvidia-smi，{low} 至 {high}',
+  'figures.device.is': 'nvidia-smi {band}',
   'figures.device.point': 'nvidia-smi',
 
   'bar.heading': '与显卡容量对比',
@@ -136,6 +136,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'bar.allocated': '已分配 {bytes}',
   'bar.reserved': '已保留 {bytes}',
   'bar.device': '设备 {bytes}',
+  'bar.share': '占显卡',
   'bar.table': '峰值时的显存，按类别',
 
   'category.weights': '权重',
@@ -225,6 +226,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'measured.intro.model': '它读取的配置：',
   'measured.sample': '在主机上实测的样例',
   'measured.device': '实测设备：{device}',
+  'measured.run': '批大小 {batch} × {seq} 个 token',
+  'measured.run.plain': '批大小 {batch}',
   'measured.peaks': '峰值',
   'measured.phases': '各阶段的已分配峰值',
   'measured.categories': '峰值时按类别',
@@ -270,4 +273,10 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'problem.recipe': '尚不能计算',
   'problem.impossible': '此组合无法运行',
   'problem.link': '链接中有部分内容无法识别',
+
+  'problem.no_wasm': '此浏览器没有 WebAssembly，而预测程序需要它。锁定模式会将其关闭；请为本站开启，或换一个浏览器。',
+  'problem.wasm_blocked': '安全策略阻止了 WebAssembly 启动（{read}）。提供本页的网站须允许 script-src \'wasm-unsafe-eval\'。',
+  'problem.wasm_missing': '无法加载预测程序 ledger.js 与 ledger.wasm（{read}）。请检查网络并重新载入；若由你托管，请确认两个文件与 page.js 在同一目录。',
+  'problem.wasm_timeout': '预测程序未能在 {expected} 内启动。请重新载入本页。',
+  'problem.core_crashed': '预测程序已停止（{read}）。这是我们的错误：请重新载入本页，并把链接报告给我们。',
 };

@@ -4,16 +4,17 @@ import type { Recipe, RecipeKey } from '../core/types.js';
 
 export type Group = 'main' | 'adapter' | 'more' | 'gpus';
 
-const MAIN = ['method', 'precision', 'gpu', 'batch', 'seq', 'optimizer', 'checkpointing', 'attention'];
+const MAIN = ['method', 'precision', 'gpu', 'batch', 'seq', 'optimizer', 'checkpointing', 'attention', 'autocast'];
 const ADAPTER = ['rank', 'adapter_dtype', 'targets', 'lora_dropout', 'dora'];
 const FOUR_BIT = ['double_quant', 'prepare_kbit'];
+const MORE = ['stack', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'keep_outputs'];
 const GPUS = [
   'dp', 'tp', 'pp', 'cp', 'ep', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
   'param_dtype', 'reduce_dtype', 'ddp_bucket_view',
 ];
 const DECODER = ['method', 'seq', 'checkpointing', 'attention', 'loss', 'autocast', ...ADAPTER, ...FOUR_BIT];
 
-const ORDER: Readonly<Partial<Record<Group, readonly string[]>>> = { main: MAIN, adapter: [...ADAPTER, ...FOUR_BIT] };
+const ORDER: Readonly<Record<Group, readonly string[]>> = { main: MAIN, adapter: [...ADAPTER, ...FOUR_BIT], more: MORE, gpus: GPUS };
 
 // Keys of a newer core are found under "more".
 export function groupOf(name: string): Group {
@@ -23,9 +24,8 @@ export function groupOf(name: string): Group {
 }
 
 export function keysOf(group: Group, keys: readonly RecipeKey[]): RecipeKey[] {
-  const order = ORDER[group];
-  const members = keys.filter((key) => groupOf(key.name) === group);
-  return order ? members.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name)) : members;
+  const place = (key: RecipeKey): number => (ORDER[group].includes(key.name) ? ORDER[group].indexOf(key.name) : Infinity);
+  return keys.filter((key) => groupOf(key.name) === group).sort((a, b) => (place(a) < place(b) ? -1 : 1));
 }
 
 // Adapters have their keys under LoRA and QLoRA alone, 4-bit weights under QLoRA, decoders what plain stacks have not.

@@ -9,10 +9,11 @@ export interface Scenario {
   readonly recipe: Recipe; // beside the core's defaults
 }
 
+// As people run them: PEFT's prepare_model_for_kbit_training() turns checkpointing on, the Trainer's bf16=True autocast.
 export const SCENARIOS: readonly Scenario[] = [
   { id: 'full', preset: 'llama-3-8b', recipe: {} },
-  { id: 'lora', preset: 'llama-3-8b', recipe: { method: 'lora' } },
-  { id: 'qlora', preset: 'llama-3-8b', recipe: { method: 'qlora' } },
+  { id: 'lora', preset: 'llama-3-8b', recipe: { method: 'lora', checkpointing: 'full' } },
+  { id: 'qlora', preset: 'llama-3-8b', recipe: { method: 'qlora', checkpointing: 'full', autocast: true } },
   { id: 'course', preset: 'course-8x-linear-2048', recipe: { precision: 'fp32' } },
 ];
 

@@ -1,0 +1,103 @@
+// kernels_quant.cc - NF4 weights with plain or doubly quantised scales: made at load, expanded before each use.
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "core/base/number_format.h"
+#include "probe/host/kernels.h"
+#include "probe/host/nf4.h"
+#include "probe/host/strided_loop.h"
+#include "probe/initial_values.h"
+
+namespace ledger::host {
+namespace {
+
+template <class T>
+void write(const HostView& out, std::span<const T> values) {
+  generate<float>(out, [&](std::uint64_t i) { return static_cast<float>(values[i]); });
+}
+
+std::vector<float> read(const HostView& in) {
+  std::vector<float> values(in.numel());
+  std::size_t next = 0;
+  const StridedLoop<1> loop(in, {in});
+  loop.for_each_row([&](const auto& at, std::size_t row) {
+    load_strip(&values[next], at[0], loop.steps[0][0], row, in.dtype);
+    next += row;
+  });
+  return values;
+}
+
+std::vector<float> initial_weights(const Parameter& parameter, std::size_t count) {
+  const std::uint64_t hash = fnv1a64(parameter.name);
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = static_cast<float>(centred_value(hash + i, kWeightScale));
+    values[i] = float_from_bf16(bf16_from_float(value));
+  }
+  return values;
+}
+
+enum Output : std::size_t { kPacked, kAbsmax, kCode, kOffset, kAbsmax2, kCode2, kOutputs };
+
+// quantize_4bit, compress_statistics: the mean is taken off, for scales are positive and the map is signed.
+void quantise_scales(KernelCall& call, std::vector<float> absmax) {
+  double total = 0;
+  for (const float scale : absmax)
+    total += static_cast<double>(scale);
+  const auto offset = static_cast<float>(total / static_cast<double>(absmax.size()));
+  for (float& scale : absmax)
+    scale -= offset;
+  const Blocks scales = quantise_blocks(absmax, kAbsmaxBlock, dynamic_map());
+  write<std::uint8_t>(call.out[kAbsmax], scales.codes);
+  store_one(call.out[kOffset].data, offset, call.out[kOffset].dtype);
+  write<float>(call.out[kAbsmax2], scales.absmax);
+  write<float>(call.out[kCode2], dynamic_map());
+}
+
+}  // namespace
+
+void quantise(KernelCall& call) {
+  const auto number = static_cast<std::size_t>(call.attr.i[0]);
+  const auto count = static_cast<std::size_t>(call.attr.i[1]);
+  const bool nested = call.out.size() == kOutputs;
+  if (number >= call.trace.parameters.size()) {
+    call.error = "there is no parameter of this number";
+    return;
+  }
+  if (call.out[kPacked].numel() != (count + 1) / 2 ||
+      call.out[kAbsmax].numel() != (count + kNf4Block - 1) / kNf4Block) {
+    call.error = "the packed weight or its scales have another size than the weight needs";
+    return;
+  }
+  Blocks weight = quantise_blocks(initial_weights(call.trace.parameters[number], count), kNf4Block, kNf4);
+  write<std::uint8_t>(call.out[kPacked], packed(weight.codes));
+  write<float>(call.out[kCode], kNf4);
+  if (nested) {
+    quantise_scales(call, std::move(weight.absmax));
+  } else {
+    write<float>(call.out[kAbsmax], weight.absmax);
+  }
+}
+
+void dequantise_absmax(KernelCall& call) {
+  const std::vector<float> codes = read(call.in[0]), absmax = read(call.in[1]), map = read(call.in[2]);
+  generate<float>(call.out[0],
+                  [&](std::uint64_t i) { return map[static_cast<std::size_t>(codes[i])] * absmax[i / kAbsmaxBlock]; });
+}
+
+void dequantise(KernelCall& call) {
+  const HostView& packed_codes = call.in[0];
+  if (packed_codes.numel() * 2 < call.out[0].numel()) {
+    call.error = "there are fewer codes than weights";
+    return;
+  }
+  const std::vector<float> absmax = read(call.in[1]), table = read(call.in[2]);
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(packed_codes.data);  // always dense: [n, 1]
+  generate<float>(call.out[0], [&](std::uint64_t i) {
+    const unsigned pair = codes[i / 2];
+    return table[i % 2 == 0 ? pair >> 4 : pair & 15u] * absmax[i / kNf4Block];
+  });
+}
+
+}  // namespace ledger::host

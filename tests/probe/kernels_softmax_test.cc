@@ -1,0 +1,88 @@
+// Softmax: definition, gradient and what happens to rows without a single visible key.
+#include "one_op.h"
+
+namespace ledger::one_op {
+namespace {
+
+std::vector<double> softmax(const TestTensor& x) {
+  const std::uint64_t width = x.sizes.back();
+  std::vector<double> y = x.values();
+  for (std::uint64_t row = 0; row < y.size(); row += width) {
+    double total = 0;
+    for (std::uint64_t i = 0; i < width; ++i)
+      total += y[row + i] = std::exp(y[row + i]);
+    for (std::uint64_t i = 0; i < width; ++i)
+      y[row + i] /= total;
+  }
+  return y;
+}
+
+TestTensor run_softmax(const TestTensor& x) {
+  return run_op(OpKind::softmax, {x}, {empty(x.dtype, x.sizes)})[0];
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(SoftmaxKernels, MatchTheirDefinitionOnAnyStrides) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    for (const TestTensor& x : {random(dtype, {5, 701}, -4, 4), random_reversed(dtype, {2, 3, 33}, -4, 4),
+                                random_slice(dtype, {2, 2, 3, 9}, -4, 4)}) {
+      // x - max is rounded at a size of up to 8, which exp turns into as large a relative error.
+      expect_near(run_softmax(x), softmax(x), 8 * epsilon(dtype));
+    }
+  }
+}
+
+TEST(SoftmaxKernels, RowsSumToOneForHugeScores) {
+  const TestTensor y = run_softmax(dense(DType::f32, {1, 3}, {3e4, 3e4, -kInfinity}));
+  EXPECT_EQ(y.values(), (std::vector<double>{0.5, 0.5, 0}));
+}
+
+TEST(SoftmaxKernels, BackwardIsTheGradient) {
+  const TestTensor x = random(DType::f64, {4, 13}, -3, 3), u = random_reversed(DType::f64, {4, 13});
+  const TestTensor gradient = run_op(OpKind::softmax_backward, {u, run_softmax(x)}, {empty(DType::f64, {4, 13})})[0];
+  expect_gradient(run_softmax, x, u, gradient);
+}
+
+// torch.softmax gives NaN there, and _safe_softmax (aten/src/ATen/native/transformers/attention.cpp) clears it.
+TEST(SoftmaxKernels, AWhollyMaskedRowIsNaNUntilItIsCleared) {
+  const TestTensor x = dense(DType::f32, {2, 2}, {-kInfinity, -kInfinity, -kInfinity, 1});
+  const TestTensor y = run_softmax(x);
+  EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[1]));
+  const TestTensor masked = run_op(OpKind::is_masked, {x}, {empty(DType::boolean, {2, 2})})[0];
+  EXPECT_EQ(masked.values(), (std::vector<double>{1, 1, 1, 0}));
+  const TestTensor rows = run_op(OpKind::all, {masked}, {empty(DType::boolean, {2, 1})})[0];
+  EXPECT_EQ(rows.values(), (std::vector<double>{1, 0}));
+  const TestTensor cleared = run_op(OpKind::zero_masked_rows, {rows, y}, {empty(DType::f32, {2, 2})})[0];
+  EXPECT_EQ(cleared.values(), (std::vector<double>{0, 0, 0, 1}));
+}
+
+TEST(MaskKernels, AQuerySeesItselfAndWhatIsBefore) {
+  const TestTensor mask = run_op(OpKind::causal_mask, {}, {empty(DType::boolean, {2, 1, 3, 4})})[0];
+  for (std::uint64_t i = 0; i < mask.numel(); ++i)
+    EXPECT_EQ(mask[i], i % 4 <= i / 4 % 3 ? 1 : 0) << i;
+}
+
+struct Lowest {
+  DType dtype;
+  double value;  // torch.finfo(dtype).min
+};
+
+TEST(MaskKernels, HiddenKeysGetTheLowestNumberOfTheDtypeOrInfinity) {
+  const TestTensor mask = transpose(dense(DType::boolean, {2, 2}, {1, 1, 0, 1}), 0, 1);
+  for (const Lowest& c : {Lowest{DType::f64, -1.7976931348623157e308}, Lowest{DType::f32, -3.4028234663852886e38},
+                          Lowest{DType::bf16, -3.3895313892515355e38}, Lowest{DType::f16, -65504}}) {
+    for (const double infinite : {0.0, 1.0}) {
+      const TestTensor added = run_op(OpKind::additive_mask, {mask}, {empty(c.dtype, {2, 2})}, {infinite, {}})[0];
+      EXPECT_EQ(added.values(), (std::vector<double>{0, infinite != 0 ? -kInfinity : c.value, 0, 0}));
+    }
+  }
+}
+
+TEST(MaskKernels, AllHoldsAlongTheLastDimensionOnly) {
+  const TestTensor x = transpose(dense(DType::boolean, {3, 2}, {1, 1, 0, 1, 1, 1}), 0, 1);  // [2,3]: 1 0 1; 1 1 1
+  EXPECT_EQ(run_op(OpKind::all, {x}, {empty(DType::boolean, {2, 1})})[0].values(), (std::vector<double>{0, 1}));
+}
+
+}  // namespace
+}  // namespace ledger::one_op

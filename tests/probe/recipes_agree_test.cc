@@ -1,0 +1,164 @@
+// Recipes that differ in memory only compute the same numbers: bit for bit where the arithmetic is the same, and up to
+// rounding where it is ordered differently.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "probe/host/run_host.h"
+#include "tiny_models.h"
+
+namespace ledger {
+namespace {
+
+HostRun run(const char* config, Recipe recipe, std::uint32_t steps = 3) {
+  recipe.batch = 2;
+  recipe.seq = 8;
+  HostRunOptions options;
+  options.keep_gradients = true;
+  HostRun result = run_on_host(tiny::trace(config, recipe, {steps}), {}, options);
+  EXPECT_FALSE(result.failure) << result.failure->what;
+  return result;
+}
+
+void expect_same(const HostRun& a, const HostRun& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  for (std::size_t i = 0; i < a.gradients.size(); ++i)
+    EXPECT_EQ(a.gradients[i].values, b.gradients[i].values) << a.gradients[i].name;
+}
+
+struct Recomputed {
+  const char* name;
+  const char* config;
+  void (*set)(Recipe&);
+};
+
+void PrintTo(const Recomputed& c, std::ostream* out) {
+  *out << c.name;
+}
+
+class Recomputation : public testing::TestWithParam<Recomputed> {
+ protected:
+  static Recipe recipe(Checkpointing checkpointing = Checkpointing::none) {
+    Recipe result;
+    GetParam().set(result);
+    result.checkpointing = checkpointing;
+    return result;
+  }
+};
+
+constexpr Recomputed kRecomputed[] = {
+    {"bf16", tiny::kLlama, [](Recipe&) {}},
+    {"amp_bf16", tiny::kLlama, [](Recipe& r) { r.precision = Precision::amp_bf16; }},
+    {"bf16_autocast", tiny::kQwen3, [](Recipe& r) { r.autocast = true; }},
+    {"fp32_math", tiny::kQwen2, [](Recipe& r) { r.precision = Precision::fp32; }},
+    {"fp32_efficient", tiny::kUngrouped, [](Recipe& r) { r.precision = Precision::fp32; }},
+    {"eager", tiny::kTied, [](Recipe& r) { r.attention = Attention::eager; }},
+    {"accumulated", tiny::kLlama, [](Recipe& r) { r.grad_accum = 3; }},
+    {"lora_dropout", tiny::kLlama,
+     [](Recipe& r) {
+       r.method = Method::lora;
+       r.lora_dropout = 0.2;
+     }},
+    {"lora_dropout_accumulated", tiny::kLlama,
+     [](Recipe& r) {
+       r.method = Method::lora;
+       r.lora_dropout = 0.2;
+       r.grad_accum = 2;
+     }},
+    {"dora_dropout", tiny::kLlama,
+     [](Recipe& r) {
+       r.method = Method::lora;
+       r.dora = true;
+       r.lora_dropout = 0.2;
+     }},
+    {"qlora_dropout", tiny::kLlama,
+     [](Recipe& r) {
+       r.method = Method::qlora;
+       r.lora_dropout = 0.2;
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Recipes, Recomputation, testing::ValuesIn(kRecomputed),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(Recomputation, ChangesNeitherLossesNorGradients) {
+  const HostRun plain = run(GetParam().config, recipe());
+  expect_same(plain, run(GetParam().config, recipe(Checkpointing::full)));
+  expect_same(plain, run(GetParam().config, recipe(Checkpointing::full_reentrant)));
+}
+
+TEST(Dropout, EveryMicroBatchAndStepDrawsAnotherMask) {
+  Recipe recipe;
+  recipe.method = Method::lora;
+  recipe.precision = Precision::fp32;
+  recipe.lora_dropout = 0.3;
+  recipe.grad_accum = 2;
+  const std::vector<double> losses = run(tiny::kLlama, recipe).losses;
+  EXPECT_NE(losses[0], losses[1]) << "the same batch and the same weights";
+  recipe.lora_dropout = 0;
+  const std::vector<double> without = run(tiny::kLlama, recipe).losses;
+  EXPECT_EQ(without[0], without[1]);
+  EXPECT_NE(losses[0], without[0]);
+}
+
+// Halves of a gradient are exact in fp32, and so is their sum.
+TEST(Accumulation, OfTheSameBatchTwiceIsTheBatch) {
+  Recipe recipe;
+  recipe.precision = Precision::fp32;
+  const std::vector<double> once = run(tiny::kLlama, recipe).losses;
+  recipe.grad_accum = 2;
+  const std::vector<double> twice = run(tiny::kLlama, recipe).losses;
+  ASSERT_EQ(twice.size(), 2 * once.size());
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    EXPECT_EQ(twice[2 * i], once[i]) << i;
+    EXPECT_EQ(twice[2 * i + 1], once[i]) << i;
+  }
+}
+
+TEST(Optimizers, ForeachAndForLoopAreTheSameArithmetic) {
+  for (const Precision precision : {Precision::bf16, Precision::fp32}) {
+    Recipe recipe;
+    recipe.precision = precision;
+    recipe.optimizer = Optimizer::adamw_foreach;
+    const HostRun foreach = run(tiny::kLlama, recipe, 6);
+    recipe.optimizer = Optimizer::adamw_forloop;
+    expect_same(foreach, run(tiny::kLlama, recipe, 6));
+  }
+}
+
+TEST(Optimizers, FusedAndForeachAdamWDifferByRounding) {
+  Recipe recipe;
+  recipe.precision = Precision::fp32;
+  const std::vector<double> fused = run(tiny::kLlama, recipe, 6).losses;
+  recipe.optimizer = Optimizer::adamw_foreach;
+  const std::vector<double> foreach = run(tiny::kLlama, recipe, 6).losses;
+  for (std::size_t i = 0; i < fused.size(); ++i)
+    EXPECT_NEAR(foreach[i], fused[i], 1e-4) << i;
+}
+
+// fp32, as many key/value heads as query heads: every implementation but flash can run.
+TEST(AttentionKinds, ComputeTheSameFunction) {
+  Recipe recipe;
+  recipe.precision = Precision::fp32;
+  recipe.attention = Attention::efficient;
+  const HostRun reference = run(tiny::kUngrouped, recipe, 1);
+  for (const Attention kind : {Attention::math, Attention::eager, Attention::sdpa}) {
+    recipe.attention = kind;
+    const HostRun other = run(tiny::kUngrouped, recipe, 1);
+    EXPECT_NEAR(other.losses[0], reference.losses[0], 1e-6);
+    ASSERT_EQ(other.gradients.size(), reference.gradients.size());
+    for (std::size_t i = 0; i < other.gradients.size(); ++i) {
+      const std::vector<double>&got = other.gradients[i].values, &want = reference.gradients[i].values;
+      double error = 0, size = 0;
+      for (std::size_t j = 0; j < want.size(); ++j) {
+        error += (got[j] - want[j]) * (got[j] - want[j]);
+        size += want[j] * want[j];
+      }
+      EXPECT_LT(error, 1e-10 * size) << other.gradients[i].name << ": fp32 reordered, normalised mean square error";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ledger
