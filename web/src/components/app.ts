@@ -16,7 +16,7 @@ import { appStyles } from './app_styles.js';
 import type { Change } from './base.js';
 import { DropController } from './drop.js';
 import type { BoxMessage } from './model_box.js';
-import { SightController, whenNear } from './sight.js';
+import { NearController, SightController } from './sight.js';
 import './capacity_bar.js';
 import './figures.js';
 import './ledger_view.js';
@@ -52,6 +52,11 @@ export class MemoryLedger extends LitElement {
     if (this.session && location.hash !== this.session.hash) void this.session.open(location.hash);
   };
 
+  constructor() {
+    super();
+    new NearController(this, () => this.renderRoot.querySelector('#measured'), () => void this.addSamples());
+  }
+
   override connectedCallback(): void {
     super.connectedCallback();
     window.addEventListener('hashchange', this.onHash);
@@ -72,21 +77,11 @@ export class MemoryLedger extends LitElement {
       await session.open(location.hash);
     } catch (error) {
       this.failure = error instanceof CoreFailure ? error.problem : problem('core_crashed', { read: String(error) });
-      return;
     }
-    await this.afterFirstAnswer(this.session);
   }
 
-  // Nothing here is needed for the first answer.
-  private async afterFirstAnswer(session: Session): Promise<void> {
-    this.lookAround(session);
-    await this.updateComplete;
-    const section = this.renderRoot.querySelector('#measured');
-    if (section) whenNear(section, () => void this.addSamples(session));
-  }
-
-  private async addSamples(session: Session): Promise<void> {
-    for (const sample of await fetchSamples(new URL('.', import.meta.url))) session.addMeasured(sample.text, sample.name, true);
+  private async addSamples(): Promise<void> {
+    for (const sample of await fetchSamples(new URL('.', import.meta.url))) this.session?.addMeasured(sample.text, sample.name, true);
   }
 
   // After the answer is drawn: what the form may offer next to the present recipe.
@@ -94,7 +89,7 @@ export class MemoryLedger extends LitElement {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       const found = refusedValues(session.core, session.request.recipe, configText(session.request.model));
-      if ([...found.keys()].join() !== [...this.refused.keys()].join()) this.refused = found;
+      if (JSON.stringify([...found]) !== JSON.stringify([...this.refused])) this.refused = found;
     }, QUIET_MS);
   }
 

@@ -33,7 +33,8 @@ export class CapacityBar extends LedgerElement {
     thead .how { border-bottom-color: var(--rule-strong); }
     .table { margin-top: 1.1rem; }
     td.how { width: 38%; }
-    @media (max-width: 480px) { td.how, th.how { display: none; } }
+    @media (max-width: 30rem) { .how { display: none; } }
+    @media (max-width: 22rem) { .share { display: none; } }
   `];
 
   @property({ attribute: false }) report!: Report;
@@ -118,13 +119,13 @@ export class CapacityBar extends LedgerElement {
       <caption class="visually-hidden">${i18n.t('bar.table')}</caption>
       <thead><tr>
         <th scope="col">${i18n.t('table.category')}</th><td class="how"></td>
-        <th scope="col" class="right">${i18n.t('table.bytes')}</th><th scope="col" class="right">${i18n.t('bar.share')}</th>
+        <th scope="col" class="right">${i18n.t('table.bytes')}</th><th scope="col" class="right share">${i18n.t('bar.share')}</th>
       </tr></thead>
       <tbody>${parts.map((part) => html`<tr>
         <th scope="row"><span class="swatch ${swatchClass(part)}"></span>${this.partName(part)}</th>
         <td class="how">${part.kind === 'free' ? nothing : thread(part.kind === 'category' ? part.id : 'workspace', part.bytes, most)}</td>
         <td class="right" title=${i18n.format.exact(part.bytes)}>${i18n.bytes(part.bytes)}</td>
-        <td class="right soft">${i18n.format.percent(part.bytes, capacity)}</td>
+        <td class="right soft share">${i18n.format.percent(part.bytes, capacity)}</td>
       </tr>`)}</tbody>
     </table></div>`;
   }

@@ -36,12 +36,23 @@ export class SightController implements ReactiveController {
 
 const NEAR = '600px';
 
-// Runs once, when `element` is about to come into sight.
-export function whenNear(element: Element, run: () => void): void {
-  const observer = new IntersectionObserver((entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    observer.disconnect();
-    run();
-  }, { rootMargin: NEAR });
-  observer.observe(element);
+// Runs once, when the target is about to come into sight.
+export class NearController implements ReactiveController {
+  private watched = false;
+
+  constructor(host: ReactiveControllerHost, private readonly target: () => Element | null, private readonly run: () => void) {
+    host.addController(this);
+  }
+
+  hostUpdated(): void {
+    const element = this.watched ? null : this.target();
+    if (!element) return;
+    this.watched = true;
+    const observer = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      observer.disconnect();
+      this.run();
+    }, { rootMargin: NEAR });
+    observer.observe(element);
+  }
 }
