@@ -14,14 +14,6 @@ Bytes minus(Bytes a, Bytes b) {
   return a > b ? a - b : 0;
 }
 
-std::uint32_t phase_at(const Trace& trace, std::uint32_t event) {
-  std::uint32_t phase = 0;
-  for (std::uint32_t i = 0; i <= event && i < trace.events.size(); ++i) {
-    if (trace.events[i].type == EventType::mark) phase = trace.events[i].id;
-  }
-  return phase;
-}
-
 Replay replay_within(const Prediction& p, Bytes limit) {
   ReplayOptions options{.allocator = allocator_options(p.recipe), .record_addresses = false, .record_samples = false};
   options.allocator.limit = limit;

@@ -10,26 +10,14 @@
 namespace ledger {
 namespace {
 
-const PhasePeak* phase_containing(const Replay& replay, std::uint32_t event, const Trace& trace) {
-  std::uint32_t phase = 0;
-  for (std::uint32_t i = 0; i <= event && i < trace.events.size(); ++i) {
-    if (trace.events[i].type == EventType::mark) phase = trace.events[i].id;
-  }
-  for (const PhasePeak& peak : replay.phases) {
-    if (peak.phase == phase) return &peak;
-  }
-  return nullptr;
-}
-
 const char* op_at(const Trace& trace, std::uint32_t event) {
   if (event >= trace.events.size()) return "";
   const Event& e = trace.events[event];
   return e.type == EventType::alloc ? op_name(trace.storages[e.id].op) : "";
 }
 
-const std::string& phase_name(const Trace& trace, const PhasePeak* peak) {
-  static const std::string none;
-  return peak == nullptr ? none : trace.phases[peak->phase];
+const std::string& phase_name(const Trace& trace, std::uint32_t event) {
+  return trace.phases[phase_at(trace, event)];
 }
 
 void write_dims(JsonWriter& out, const ModelConfig& c) {
@@ -251,7 +239,7 @@ void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, cons
   } else {
     out.key("device_bytes").null();
   }
-  out.member("phase", phase_name(trace, phase_containing(replay, replay.peak_event, trace)));
+  out.member("phase", phase_name(trace, replay.peak_event));
   out.member("op", op_at(trace, replay.peak_event)).end_object();
 }
 
@@ -275,7 +263,7 @@ void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& rec
   const Bytes allocated = sample == nullptr ? 0 : sample->allocated;
   const Bytes reserved = sample == nullptr ? 0 : sample->reserved;
   out.key("at_peak").begin_object().member("event", replay.peak_event);
-  out.member("phase", phase_name(trace, phase_containing(replay, replay.peak_event, trace)));
+  out.member("phase", phase_name(trace, replay.peak_event));
   out.member("op", op_at(trace, replay.peak_event)).member("tensor_bytes", ledger.tensor_bytes);
   out.member("workspace_bytes", ledger.workspace_bytes);
   out.member("allocator_rounding_bytes", allocated - ledger.tensor_bytes - ledger.workspace_bytes);

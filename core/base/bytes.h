@@ -32,6 +32,11 @@ constexpr bool is_overflow(Bytes bytes) {
   return bytes == kOverflow;
 }
 
+// a / b rounded up (b > 0).
+constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
 // Smallest multiple of `step` that is >= bytes (step > 0), or kOverflow.
 constexpr Bytes round_up(Bytes bytes, Bytes step) {
   const Bytes rest = bytes % step;

@@ -6,10 +6,6 @@ namespace {
 constexpr std::uint64_t kBlock = 64;         // bitsandbytes' default blocksize for 4-bit weights
 constexpr std::uint64_t kNestedBlock = 256;  // and for their scales
 
-std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
-  return a / b + (a % b != 0 ? 1 : 0);
-}
-
 }  // namespace
 
 bool LinearPolicy::adapts(std::string_view name) const {

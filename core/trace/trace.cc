@@ -14,4 +14,12 @@ const char* category_name(Category category) {
   return kCategoryNames[static_cast<std::size_t>(category)];
 }
 
+std::uint32_t phase_at(const Trace& trace, std::uint32_t event) {
+  std::uint32_t phase = 0;
+  for (std::uint32_t i = 0; i <= event && i < trace.events.size(); ++i) {
+    if (trace.events[i].type == EventType::mark) phase = trace.events[i].id;
+  }
+  return phase;
+}
+
 }  // namespace ledger

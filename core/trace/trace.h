@@ -142,4 +142,7 @@ struct Trace {
   bool overflow = false;  // some size did not fit 64 bits: nothing in this trace is to be believed
 };
 
+// The phase (index into Trace::phases) that event number `event` lies in.
+std::uint32_t phase_at(const Trace& trace, std::uint32_t event);
+
 }  // namespace ledger

@@ -16,10 +16,6 @@ constexpr std::uint64_t kSmallest =
     4096;  // elements; below it states stay in 32 bits (bnb), or like the parameter (ao)
 constexpr std::uint64_t kSmallestPaged = 100000;  // elements; smaller states are ordinary tensors
 
-std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
-  return a / b + (a % b != 0 ? 1 : 0);
-}
-
 Tensor state(Tape& tape, const char* name, const Shape& shape, DType dtype) {
   const Tape::Scope scope(tape, name);
   return zeros(tape, shape, dtype);
