@@ -2,8 +2,8 @@
 //
 // A product [M,K] x [K,N] counts 2 M N K, attention its two products over all s x s scores: 4 b nh s s d forward and
 // twice that backward, as Kaplan et al. (arXiv:2001.08361, section 2.1) and Narayanan et al. (arXiv:2104.04473,
-// appendix) count. Left out: element-wise operators, reductions, the embedding and the optimizer; that causal kernels
-// skip half of the scores; and what flash attention's backward computes again inside its kernel.
+// appendix) count. Left out: element-wise operators, reductions, the embedding, LLM.int8's products and the optimizer;
+// that causal kernels skip half of the scores; and what flash attention's backward computes again inside its kernel.
 #pragma once
 
 #include <cstdint>
