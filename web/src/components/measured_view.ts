@@ -16,16 +16,18 @@ export interface Measured {
 export class MeasuredView extends LedgerElement {
   static override styles = [base, controls, tables, css`
     article { border: 1px solid var(--rule); border-radius: 8px; background: var(--raised); padding: 1rem 1.1rem; margin-top: 1rem; }
-    header { display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; align-items: baseline; justify-content: space-between; }
-    header h3 { margin: 0; overflow-wrap: anywhere; }
+    header { display: flex; gap: 1rem; align-items: start; justify-content: space-between; }
+    header h3 { margin: 0; padding-top: 0.4rem; min-width: 0; overflow-wrap: anywhere; }
+    header button { flex: none; }
     .summary { margin: 0.35rem 0 0.9rem; }
     .same { color: var(--good); font-weight: 600; }
     .tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.1rem 2rem; }
     table { font-size: 0.85rem; }
     .differs { font-weight: 600; }
-    th, td { padding-block: 0.3rem; }
+    th, td { padding-block: 0.3rem; padding-inline-end: 0.5rem; }
+    tbody th { white-space: nowrap; }
     details { margin-top: 0.8rem; }
-    @media (max-width: 26rem) { th, td { padding-inline-end: 0.5rem; } table { font-size: 0.8rem; } .right { white-space: normal; } }
+    @media (max-width: 26rem) { th, td { padding-inline-end: 0.5rem; } table { font-size: 0.8rem; } .right, tbody th { white-space: normal; } }
   `];
 
   @property({ attribute: false }) measured: readonly Measured[] = [];

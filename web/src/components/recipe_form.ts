@@ -114,7 +114,7 @@ export class RecipeForm extends LedgerElement {
   private choice(key: RecipeKey): TemplateResult {
     const value = this.value(key);
     return html`<select id=${key.name} aria-invalid=${this.named(key) ? 'true' : 'false'} @change=${(event: Event) => this.changed(key, event)}>
-      ${(key.choices ?? []).map((choice) => html`<option value=${choice} .selected=${choice === value}>${this.marked(key, choice, choice)}</option>`)}
+      ${(key.choices ?? []).map((choice) => html`<option value=${choice} .selected=${choice === value}>${choice === value ? choice : this.marked(key, choice, choice)}</option>`)}
     </select>`;
   }
 

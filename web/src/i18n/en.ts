@@ -55,7 +55,7 @@ export const en = {
   'key.stack': 'Framework',
   'key.method': 'Method',
   'key.precision': 'Precision',
-  'key.autocast': 'Autocast on top',
+  'key.autocast': 'Autocast over bf16 weights',
   'key.optimizer': 'Optimizer',
   'key.batch': 'Batch',
   'key.seq': 'Sequence length',

@@ -22,7 +22,7 @@ export const problemsEn = {
   'reason.adapters_need_a_decoder': 'LoRA and QLoRA put adapters on the linear layers of a decoder, and a plain stack is none. Set the method to full.',
   'reason.target_names_no_module': 'No linear layer of this model is named {read}. Use all-linear, or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj.',
   'reason.dora_needs_an_adapter': 'DoRA is a kind of adapter. Set the method to lora or qlora, or switch DoRA off.',
-  'reason.autocast_needs_16_bit_weights': 'Autocast on top is meant for bf16 weights. For fp32 weights under autocast set the precision to amp-bf16.',
+  'reason.autocast_needs_16_bit_weights': 'The key autocast is meant for bf16 weights. For fp32 weights under autocast set the precision to amp-bf16.',
   'reason.flash_needs_16_bits': 'Flash attention takes 16-bit tensors only, and here queries and keys are fp32. Set attention to sdpa, or compute in 16 bits: precision bf16 or amp-bf16, with QLoRA autocast.',
   'reason.efficient_needs_equal_heads': 'PyTorch’s memory-efficient kernel takes no grouped key/value heads, which this model has. Set attention to sdpa.',
   'reason.sliding_window_mask_not_modelled': 'From the model’s sliding window on, sdpa takes a mask and repeated keys and values, which is not computed yet. Set attention to flash or eager, or choose a shorter sequence.',

@@ -20,7 +20,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.adapters_need_a_decoder': 'LoRA 和 QLoRA 的适配器加在解码器的线性层上，而普通层堆叠不是解码器。请将方法设为 full。',
   'reason.target_names_no_module': '此模型没有名为 {read} 的线性层。请填 all-linear，或从 q_proj、k_proj、v_proj、o_proj、gate_proj、up_proj、down_proj 中选取。',
   'reason.dora_needs_an_adapter': 'DoRA 是一种适配器。请将方法设为 lora 或 qlora，或关闭 DoRA。',
-  'reason.autocast_needs_16_bit_weights': '“叠加自动混合精度”用于 bf16 权重。fp32 权重的自动混合精度请将精度设为 amp-bf16。',
+  'reason.autocast_needs_16_bit_weights': 'autocast 一项用于 bf16 权重。fp32 权重的自动混合精度请将精度设为 amp-bf16。',
   'reason.flash_needs_16_bits': 'flash attention 只接受 16 位张量，而此处查询与键为 fp32。请将注意力设为 sdpa，或改用 16 位计算：精度 bf16 或 amp-bf16，QLoRA 则开启 autocast。',
   'reason.efficient_needs_equal_heads': 'PyTorch 的 memory-efficient 内核不支持分组的键值头，而此模型使用分组。请将注意力设为 sdpa。',
   'reason.sliding_window_mask_not_modelled': '序列达到模型的滑动窗口后，sdpa 需要掩码并重复键和值，目前尚未计算。请将注意力设为 flash 或 eager，或缩短序列。',

@@ -57,7 +57,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.stack': '框架',
   'key.method': '方法',
   'key.precision': '精度',
-  'key.autocast': '叠加自动混合精度 (autocast)',
+  'key.autocast': '自动混合精度 (autocast)，bf16 权重',
   'key.optimizer': '优化器',
   'key.batch': '批大小',
   'key.seq': '序列长度',
