@@ -46,7 +46,6 @@ constexpr Reason kReasons[] = {
      "from the model's sliding window on, sdpa takes a mask and repeated keys and values, which is not modelled yet; "
      "use flash or eager, or a shorter seq"},
     {"stack_not_modelled", "this stack is not modelled yet; hf and course are"},
-    {"method_not_modelled", "this method is not part of the stack"},
     {"precision_not_modelled", "bf16, amp-bf16 and fp32 are modelled (bf16 for qlora)"},
     {"optimizer_not_modelled", "this optimizer is not modelled yet"},
     {"attention_not_modelled", "this attention is not modelled yet"},
