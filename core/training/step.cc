@@ -115,6 +115,7 @@ class TrainingLoop {
     if (options_.operands) tape_.trace().losses.push_back(loss.impl()->storage->id);
     tape_.begin_phase(prefix + "backward");
     {
+      const Tape::Scope scope(tape_, "loss");
       const Tape::In in(tape_, Category::logits);
       if (recipe_.grad_accum != 1) loss = loss / static_cast<double>(recipe_.grad_accum);
       if (scaler_) loss = loss * scaler_->scale;
