@@ -31,11 +31,11 @@ struct Family {
   bool tie_word_embeddings;
   bool attention_bias;
   bool mlp_bias;
-  bool qkv_bias;       // on q, k and v only
-  bool qk_norm;        // RMSNorm on q and k
+  bool qkv_bias;                 // on q, k and v only
+  bool qk_norm;                  // RMSNorm on q and k
   std::uint64_t sliding_window;  // of the class; 0: none
   bool window_needs_switch;      // only with use_sliding_window true
-  const char* source;  // the configuration class
+  const char* source;            // the configuration class
 };
 
 std::span<const Family> families();

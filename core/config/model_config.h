@@ -40,8 +40,8 @@ struct ModelConfig {
   RopeScaling rope;
   bool tie_word_embeddings = false;
   bool attention_bias = false;
-  bool qkv_bias = false;  // on q, k and v only (qwen2)
-  bool qk_norm = false;   // RMSNorm on q and k, over the head dimension (qwen3)
+  bool qkv_bias = false;             // on q, k and v only (qwen2)
+  bool qk_norm = false;              // RMSNorm on q and k, over the head dimension (qwen3)
   std::uint64_t sliding_window = 0;  // tokens that attention looks back; 0: all of them
   bool mlp_bias = false;
   std::vector<PlainLinear> layers;  // plain stacks only

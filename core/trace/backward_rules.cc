@@ -220,8 +220,8 @@ void flash_attention(Node& node, const Gradients& in, Gradients& out) {
            {&out[0], &out[1], &out[2]});
 }
 
-// attention_backward.cu: delta in fp32. With fp32 gradients, the case sdpa sends here, the kernel accumulates into them; the
-// fp32 accumulator that 16-bit gradients need is not modelled (docs/not-modelled.md, kernel_launch_scratch).
+// attention_backward.cu: delta in fp32. With fp32 gradients, the case sdpa sends here, the kernel accumulates into
+// them; the fp32 accumulator that 16-bit gradients need is not modelled (docs/not-modelled.md, kernel_launch_scratch).
 void efficient_attention(Node& node, const Gradients& in, Gradients& out) {
   Tape& tape = *node.tape;
   std::array<Tensor, 5> saved;

@@ -56,7 +56,8 @@ constexpr Refusal kRefusals[] = {
      }},
     {"attention", "sliding_window_mask_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       // transformers masking_utils.py: from a window's length on, sdpa gets a mask, and with it repeated keys and values.
+       // transformers masking_utils.py: from a window's length on, sdpa gets a mask, and with it repeated keys and
+       // values.
        return c.sliding_window != 0 && r.seq >= c.sliding_window && r.attention != Attention::flash &&
               r.attention != Attention::eager && r.stack != Stack::course;
      }},

@@ -1,9 +1,9 @@
 #include "probe/host/run_host.h"
 
-#include "probe/host/kernels.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "probe/host/kernels.h"
 
 namespace ledger {
 namespace {
