@@ -11,7 +11,7 @@ say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 die() {
   printf 'error: %s\n' "$1" >&2
   shift
-  printf '       %s\n' "$@" >&2
+  if (($# > 0)); then printf '       %s\n' "$@" >&2; fi
   exit 1
 }
 
