@@ -10,7 +10,7 @@ import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync, brotliCompressSync } from 'node:zlib';
 
-const here = import.meta.dirname;
+const here = new URL('.', import.meta.url).pathname;
 const { values: flags } = parseArgs({
   options: { wasm: { type: 'string' }, out: { type: 'string' }, measured: { type: 'string' }, quiet: { type: 'boolean' } },
 });

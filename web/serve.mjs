@@ -57,7 +57,7 @@ export function listen(server, port, host) {
 async function main() {
   const { values: flags } = parseArgs({
     options: {
-      dir: { type: 'string', default: join(import.meta.dirname, '../build/site') }, port: { type: 'string', default: '8080' },
+      dir: { type: 'string', default: join(new URL('.', import.meta.url).pathname, '../build/site') }, port: { type: 'string', default: '8080' },
       host: { type: 'string', default: '127.0.0.1' }, base: { type: 'string', default: '/' },
     },
   });
