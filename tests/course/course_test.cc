@@ -207,6 +207,9 @@ TEST(Course, C13_FullRecomputationCostsAboutOneMoreForward) {
   EXPECT_EQ(plain.recompute, 0u);
   const std::uint64_t down_proj = 2 * 2 * std::uint64_t{4096} * 14336 * 4096;  // two layers
   EXPECT_EQ(3 * (checkpointed.total() + down_proj), 4 * plain.total());
+  const Flops reentrant = flops(Checkpointing::full_reentrant);  // runs the whole layer again
+  EXPECT_EQ(reentrant.recompute, plain.forward);
+  EXPECT_EQ(3 * reentrant.total(), 4 * plain.total());
   EXPECT_NEAR(static_cast<double>(checkpointed.total()) / static_cast<double>(plain.total()), 4.0 / 3, 0.09);
 }
 

@@ -27,9 +27,9 @@ TEST(SoftmaxKernels, MatchTheirDefinitionOnAnyStrides) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     for (const TestTensor& x : {random(dtype, {5, 701}, -4, 4), random_reversed(dtype, {2, 3, 33}, -4, 4),
                                 random_slice(dtype, {2, 2, 3, 9}, -4, 4)}) {
-      // x - max is rounded at a size of up to 8, which exp turns into as large a relative error; exp, the sum
-      // of 701 terms and the quotient add theirs.
-      expect_near(run_softmax(x), softmax(x), 16 * epsilon(dtype));
+      // x - max is rounded at a size of up to 8, which exp turns into as large a relative error. In fp64 the sum of 701
+      // terms has no wider type to be taken in.
+      expect_near(run_softmax(x), softmax(x), (dtype == DType::f64 ? 40 : 8) * epsilon(dtype));
     }
   }
 }
