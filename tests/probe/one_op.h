@@ -101,8 +101,14 @@ inline TestTensor empty(DType dtype, const Sizes& sizes) {
   return filled(dtype, sizes, info(dtype).floating ? std::numeric_limits<double>::quiet_NaN() : -1);
 }
 
+// Starts anew in every test, so that no test depends on which ones ran before it.
 inline std::mt19937& generator() {
-  static std::mt19937 engine(20240229);
+  constexpr std::mt19937::result_type kSeed = 20240229;
+  static std::mt19937 engine(kSeed);
+  static const testing::TestInfo* drawing = nullptr;
+  const testing::TestInfo* current = testing::UnitTest::GetInstance()->current_test_info();
+  if (current != drawing) engine.seed(kSeed);
+  drawing = current;
   return engine;
 }
 
