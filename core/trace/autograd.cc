@@ -256,8 +256,9 @@ void Tape::require_grad(const Tensor& tensor) {
 // --- the engine
 // ------------------------------------------------------------------------------------------------------------
 
-std::vector<Node*> Tape::count_dependencies(Node* root) {
+std::vector<Tape::Suspended> Tape::count_dependencies(Node* root) {
   ++backward_passes_;
+  std::vector<Suspended> suspended;
   std::vector<Node*> stack = {root};
   root->visited = backward_passes_;
   root->dependencies = 0;
@@ -268,6 +269,9 @@ std::vector<Node*> Tape::count_dependencies(Node* root) {
       Node* target = node->edges[i].node;
       if (target == nullptr) continue;
       if (target->visited != backward_passes_) {
+        if (target->dependencies != 0) {
+          suspended.push_back({target, std::move(target->pending), target->dependencies, target->visited});
+        }
         target->visited = backward_passes_;
         target->dependencies = 0;
         stack.push_back(target);
@@ -275,7 +279,7 @@ std::vector<Node*> Tape::count_dependencies(Node* root) {
       ++target->dependencies;
     }
   }
-  return {root};
+  return suspended;
 }
 
 void Tape::backward(const Tensor& root) {
@@ -300,7 +304,8 @@ void Tape::backward_from(const Tensor& root, const Tensor& seed) {
   const NameId scope = scope_;
   const std::int32_t layer = layer_;
   const Category category = category_;
-  std::vector<Node*> ready = count_dependencies(root_node);
+  std::vector<Suspended> suspended = count_dependencies(root_node);
+  std::vector<Node*> ready = {root_node};
   root_node->pending[root.impl()->output_nr] = seed;
   while (!ready.empty()) {
     std::pop_heap(ready.begin(), ready.end(), runs_later);
@@ -310,6 +315,11 @@ void Tape::backward_from(const Tensor& root, const Tensor& seed) {
     layer_ = node->layer;
     category_ = node->category;
     evaluate(node, ready);
+  }
+  for (Suspended& outer : suspended) {
+    outer.node->pending = std::move(outer.pending);
+    outer.node->dependencies = outer.dependencies;
+    outer.node->visited = outer.visited;
   }
   scope_ = scope;
   layer_ = layer;

@@ -173,7 +173,15 @@ class Tape {
   void recompute(CheckpointFrame& frame);
 
   void backward_from(const Tensor& root, const Tensor& seed);
-  std::vector<Node*> count_dependencies(Node* root);
+  // What an outer backward pass still waits for at a node that a nested one reaches, too: the accumulator of a leaf
+  // used inside and outside a reentrant checkpoint. PyTorch keeps this in a table per pass (GraphTask).
+  struct Suspended {
+    Node* node;
+    Gradients pending;
+    std::uint32_t dependencies;
+    std::uint32_t visited;
+  };
+  std::vector<Suspended> count_dependencies(Node* root);
   void evaluate(Node* node, std::vector<Node*>& ready);
   void validate(Node& node, Gradients& gradients);
   void deliver(Edge& edge, Tensor gradient, std::vector<Node*>& ready);

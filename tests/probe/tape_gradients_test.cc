@@ -166,6 +166,10 @@ const Program kPrograms[] = {
        return m.x.tape().checkpoint([m] { return dropout(block(m, dropout(m.x * m.y, 0.3)), 0.4) * m.y; }) + m.x;
      }},
     {"checkpoint_reentrant", [](const Material& m) { return reentrant(m, m.x * m.y) + m.x; }},
+    {"checkpoint_reentrant_sharing_its_leaves",
+     [](const Material& m) {
+       return m.x.tape().checkpoint_reentrant([m](const Tensor& x) { return block(m, x); }, m.x * m.y) + m.x;
+     }},
     {"checkpoint_reentrant_twice", [](const Material& m) { return reentrant(m, silu(reentrant(m, m.x * m.y))); }},
     {"checkpoint_reentrant_with_dropout",
      [](const Material& m) {
