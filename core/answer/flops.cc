@@ -30,9 +30,11 @@ std::uint64_t flops_of(const Trace& trace, const Run& run) {
       return product(out[0], in[0]);
     case OpKind::addmm:
       return product(out[0], in[1]);
+    case OpKind::cudnn_attention:
     case OpKind::flash_attention:
     case OpKind::efficient_attention:
       return attention(in[0], in[1]);
+    case OpKind::cudnn_attention_backward:
     case OpKind::flash_attention_backward:  // gradient, q, k, ...
     case OpKind::efficient_attention_backward:
       return times(2, attention(in[1], in[2]));

@@ -64,8 +64,8 @@ void write_decoder_config(JsonWriter& out, const ModelConfig& c) {
   }
 }
 
-void write_line(JsonWriter& out, const Trace& trace, const LedgerLine& line, const Letters& letters) {
-  out.begin_object().member("name", trace.names[line.scope]).member("op", op_name(line.op));
+void write_line(JsonWriter& out, const Prediction& p, const LedgerLine& line, const Letters& letters) {
+  out.begin_object().member("name", p.trace.names[line.scope]).member("op", op_name(line.op));
   out.member("category", category_name(line.category)).member("dtype", info(line.dtype).name);
   out.key("shape").begin_array();
   for (std::size_t i = 0; i < line.shape.rank; ++i)
@@ -77,7 +77,7 @@ void write_line(JsonWriter& out, const Trace& trace, const LedgerLine& line, con
   }
   out.end_array();
   out.member("element_bytes", element_bytes(line.dtype)).member("count", line.count).member("bytes", line.bytes);
-  out.member("source", source_of(line.category, line.op)).end_object();
+  out.member("source", source_of(line.category, line.op, p.recipe.optimizer)).end_object();
 }
 
 void write_categories(JsonWriter& out, const Ledger& ledger) {
@@ -154,6 +154,9 @@ constexpr NotModelled kNotModelled[] = {
      [](const Prediction& p) {
        return p.recipe.optimizer == Optimizer::adamw_ao_8bit || p.recipe.optimizer == Optimizer::adamw_ao_4bit;
      }},
+    {"cudnn_workspace",
+     [](const Prediction& p) { return traced_decoder(p) && p.recipe.attention == Attention::cudnn; }},
+    {"svd_workspace", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::galore_adamw; }},
     {"head_dim_padding", [](const Prediction& p) { return traced_decoder(p) && p.config.head_dim % 8 != 0; }},
 };
 
@@ -190,6 +193,17 @@ constexpr Note kNotes[] = {
        const bool bnb =
            p.recipe.optimizer == Optimizer::adamw_8bit || p.recipe.optimizer == Optimizer::paged_adamw_8bit;
        return bnb && p.recipe.method == Method::full;
+     }},
+    {"muon_takes_hidden_matrices_only", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::muon; }},
+    {"galore_keeps_full_gradients", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::galore_adamw; }},
+    {"layer_inputs_in_host_memory",
+     [](const Prediction& p) { return p.recipe.checkpointing == Checkpointing::offload; }},
+    {"chunked_loss_copies_the_head",
+     [](const Prediction& p) { return p.recipe.loss == Loss::chunked && p.recipe.precision == Precision::bf16; }},
+    {"liger_copies_the_head_gradient",
+     [](const Prediction& p) {
+       return p.recipe.loss == Loss::fused_linear && p.recipe.method == Method::full &&
+              p.recipe.precision == Precision::bf16;
      }},
     {"adapters_outside_parameter_count", [](const Prediction& p) { return p.recipe.method != Method::full; }},
 };

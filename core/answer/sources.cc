@@ -20,6 +20,24 @@ constexpr SourceRow kSources[] = {
     {OpKind::nll_loss_backward, "pytorch derivatives.yaml nll_loss_forward"},
     {OpKind::flash_attention, "pytorch flash_attn/flash_api.cpp mha_fwd"},
     {OpKind::flash_attention_backward, "pytorch flash_attn/flash_api.cpp mha_bwd"},
+    {OpKind::cudnn_attention, "pytorch cudnn/MHA.cpp run_cudnn_SDP_fprop"},
+    {OpKind::cudnn_attention_backward, "pytorch cudnn/MHA.cpp run_cudnn_SDP_bprop"},
+    {OpKind::efficient_attention, "pytorch transformers/cuda/attention.cu _efficient_attention_forward"},
+    {OpKind::efficient_attention_backward, "pytorch transformers/cuda/attention_backward.cu"},
+    {OpKind::copy_from_host, "axolotl offload_cpu.py CPU_Offloaded_Gradient_Checkpointer"},
+    {OpKind::index_rows, "trl sft_trainer.py _chunked_cross_entropy_loss"},
+    {OpKind::index_rows_backward, "trl sft_trainer.py _chunked_cross_entropy_loss"},
+    {OpKind::sort_true_first, "trl sft_trainer.py _chunked_cross_entropy_loss"},
+    {OpKind::cut_positions, "ml-cross-entropy utils.py _build_flat_valids"},
+    {OpKind::cut_logsumexp, "ml-cross-entropy cce_lse_forward.py"},
+    {OpKind::cut_neg_dot, "ml-cross-entropy indexed_dot.py"},
+    {OpKind::cut_backward, "ml-cross-entropy cce_backward.py"},
+    {OpKind::dropout, "pytorch Dropout.cpp native_dropout (result and byte mask)"},
+    {OpKind::quantise, "bitsandbytes functional.py quantize_4bit"},
+    {OpKind::dequantise, "bitsandbytes functional.py dequantize_4bit"},
+    {OpKind::dequantise_absmax, "bitsandbytes functional.py dequantize_blockwise"},
+    {OpKind::softmax, "pytorch derivatives.yaml _softmax (result saved)"},
+    {OpKind::eye, "peft lora/dora.py (identity through the adapter)"},
     {OpKind::embedding_backward, "pytorch embedding_dense_backward (dense, zero-filled)"},
     {OpKind::adamw, "pytorch torch/optim/adam.py _fused_adam"},
     {OpKind::zeros_like, "pytorch torch/optim/adam.py _init_group"},
@@ -27,10 +45,35 @@ constexpr SourceRow kSources[] = {
     {OpKind::stack, "pytorch torch/nn/utils/clip_grad.py"},
 };
 
+struct OptimizerSource {
+  Optimizer optimizer;
+  const char* source;
+};
+
+constexpr OptimizerSource kOptimizerSources[] = {
+    {Optimizer::adamw_8bit, "bitsandbytes optim/optimizer.py Optimizer2State"},
+    {Optimizer::paged_adamw_8bit, "bitsandbytes optim/optimizer.py Optimizer2State"},
+    {Optimizer::lion, "bitsandbytes optim/optimizer.py Optimizer1State"},
+    {Optimizer::adamw_ao_8bit, "torchao optim/subclass_8bit.py"},
+    {Optimizer::adamw_ao_4bit, "torchao optim/subclass_4bit.py"},
+    {Optimizer::sgd_momentum, "pytorch torch/optim/sgd.py"},
+    {Optimizer::adafactor_torch, "pytorch torch/optim/_adafactor.py"},
+    {Optimizer::adafactor_hf, "transformers optimization.py Adafactor"},
+    {Optimizer::muon, "pytorch torch/optim/_muon.py, adam.py"},
+    {Optimizer::galore_adamw, "galore_torch adamw.py, galore_projector.py"},
+};
+
+const char* optimizer_source(Optimizer optimizer) {
+  for (const OptimizerSource& row : kOptimizerSources) {
+    if (row.optimizer == optimizer) return row.source;
+  }
+  return "pytorch torch/optim/adam.py _init_group";
+}
+
 }  // namespace
 
-const char* source_of(Category category, OpKind op) {
-  if (category == Category::optimizer_states) return "pytorch torch/optim/adam.py _init_group";
+const char* source_of(Category category, OpKind op, Optimizer optimizer) {
+  if (category == Category::optimizer_states || op == OpKind::optimizer_math) return optimizer_source(optimizer);
   if (category == Category::workspace && op == OpKind::workspace) return "pytorch CublasHandlePool.cpp, flash_api.cpp";
   for (const SourceRow& row : kSources) {
     if (row.op == op) return row.source;

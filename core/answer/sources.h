@@ -1,10 +1,11 @@
 // sources.h - where each kind of ledger line comes from: the file of the framework whose behaviour it reproduces.
 #pragma once
 
+#include "core/config/recipe.h"
 #include "core/trace/trace.h"
 
 namespace ledger {
 
-const char* source_of(Category category, OpKind op);
+const char* source_of(Category category, OpKind op, Optimizer optimizer);
 
 }  // namespace ledger

@@ -3,9 +3,7 @@
 #include <cmath>
 
 namespace ledger {
-namespace {
 
-// transformers integrations/sdpa_attention.py, repeat_kv: a copy at all query heads.
 Tensor repeat_kv(const Tensor& x, Dim heads) {
   const Dim kv = x.dim(1);
   if (kv.size == heads.size) return x;
@@ -14,6 +12,8 @@ Tensor repeat_kv(const Tensor& x, Dim heads) {
   const Tensor expanded = expand(five, {x.dim(0), kv, times_repeated, x.dim(2), x.dim(3)});
   return reshape(expanded, {x.dim(0), heads, x.dim(2), x.dim(3)});
 }
+
+namespace {
 
 // transformers models/llama/modeling_llama.py, eager_attention_forward.
 Attended eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
@@ -69,6 +69,8 @@ Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& 
     output = math(q, k, v);
   } else if (kind == Attention::efficient) {
     output = efficient_attention(q, k, v);
+  } else if (kind == Attention::cudnn) {
+    output = cudnn_attention(q, k, v);
   } else {
     output = flash_attention(q, k, v);
   }

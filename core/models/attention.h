@@ -11,6 +11,10 @@ struct Attended {
   Tensor weights;  // eager only: returned to the decoder layer, which holds it until it ends
 };
 
+// transformers integrations/sdpa_attention.py, repeat_kv: a copy of [b,nkv,s,d] at all `heads` query heads; itself when
+// there are as many.
+Tensor repeat_kv(const Tensor& x, Dim heads);
+
 // q [b,nh,s,d], k and v [b,nkv,s,d]; `mask` is eager's additive mask or empty.
 Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask);
 

@@ -10,10 +10,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
   return nll_loss(log_softmax(logits), targets);
 }
 
-// The padded labels stay alive beside the shifted ones: Python rebinds the name `labels` to them.
-struct ShiftedLabels {
-  Tensor padded, shifted;
-};
+}  // namespace
 
 ShiftedLabels shift_left(const Tensor& labels) {
   Tape& tape = labels.tape();
@@ -24,8 +21,6 @@ ShiftedLabels shift_left(const Tensor& labels) {
   return {std::move(padded), std::move(shifted)};
 }
 
-}  // namespace
-
 Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels) {
   const Dim tokens{times(logits.dim(0).size, logits.dim(1).size), Sym::tokens};
   Tensor upcast = to(logits, DType::f32);
@@ -33,6 +28,33 @@ Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels) {
   const Tensor targets = view(shift.shifted, {tokens});
   upcast = view(upcast, {tokens, logits.dim(-1)});
   return cross_entropy(upcast, targets);
+}
+
+Tensor shifted_logits_loss(const Tensor& fp32_logits, const Tensor& labels) {
+  const Dim fewer{labels.dim(1).size - 1, Sym::none};
+  const Dim tokens{times(labels.dim(0).size, fewer.size), Sym::none};
+  Tensor shift_logits = contiguous(slice(fp32_logits, 1, 0, fewer));
+  Tensor shift_labels;
+  {
+    const Tape::In in(labels.tape(), Category::inputs);
+    shift_labels = contiguous(slice(labels, 1, 1, fewer));
+  }
+  shift_logits = view(shift_logits, {tokens, fp32_logits.dim(-1)});
+  shift_labels = view(shift_labels, {tokens});
+  return cross_entropy(shift_logits, shift_labels);
+}
+
+HeadLossFunction head_loss_of(Loss loss) {
+  switch (loss) {
+    case Loss::chunked:
+      return chunked_loss;
+    case Loss::fused_linear:
+      return fused_linear_loss;
+    case Loss::cut:
+      return cut_loss;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace ledger

@@ -1,12 +1,48 @@
-// causal_lm_loss.h - next-token cross-entropy over full logits, as transformers 5 computes it.
+// causal_lm_loss.h - next-token cross-entropy: over full logits, or with the output layer taken in, so that logits
+// exist in pieces or not at all.
 #pragma once
 
+#include "core/config/recipe.h"
 #include "core/trace/operators.h"
 
 namespace ledger {
 
+// labels [b, s] shifted by one to the left. The padded labels stay alive beside the shifted ones: Python rebinds the
+// name `labels` to them.
+struct ShiftedLabels {
+  Tensor padded, shifted;
+};
+ShiftedLabels shift_left(const Tensor& labels);
+
 // logits [b, s, V], labels [b, s] -> scalar. Source: transformers loss/loss_utils.py, ForCausalLMLoss (5.x: labels are
 // shifted, logits are not).
 Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels);
+
+// The same before transformers 4.46: fp32 logits, of which all but the last position are copied. Source:
+// transformers 4.45 models/llama/modeling_llama.py, LlamaForCausalLM.forward.
+Tensor shifted_logits_loss(const Tensor& fp32_logits, const Tensor& labels);
+
+// A loss that takes the output layer's weight [V, h] and hidden states [b, s, h].
+struct HeadLoss {
+  Tensor loss;
+  Tensor metric;  // what the model's output holds beside the loss; empty where nothing large hangs on it
+};
+
+// Gradients are made in the forward pass, chunk by chunk. Source: Liger-Kernel ops/fused_linear_cross_entropy.py.
+HeadLoss fused_linear_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels);
+
+// Apple's Cut Cross-Entropy: logits only in registers. Source: ml-cross-entropy cce.py, cce_backward.py.
+HeadLoss cut_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels);
+
+// Chunks of 256 tokens, each checkpointed. Source: trl trainer/sft_trainer.py, _chunked_cross_entropy_loss (the
+// default of SFTConfig.loss_type from 1.6 on).
+inline constexpr std::uint64_t kChunkedLossRows = 256;
+HeadLoss chunked_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels);
+
+using HeadLossFunction = HeadLoss (*)(const Tensor& hidden, const Tensor& weight, const Tensor& labels);
+HeadLossFunction head_loss_of(Loss loss);  // null where the loss takes full logits
+
+// How many pieces a head loss works through: 1 for those that do not chunk.
+std::uint64_t loss_chunks(Loss loss, std::uint64_t tokens, std::uint64_t hidden_size, std::uint64_t vocab_size);
 
 }  // namespace ledger

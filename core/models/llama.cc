@@ -112,8 +112,12 @@ std::pair<Tensor, Tensor> LlamaAttention::forward(const Tensor& hidden, const La
   const Tape::Scope scope(hidden.tape(), "self_attn");
   Tensor q = heads(q_proj, q_norm, hidden, n.nh, n);
   Tensor k = heads(k_proj, k_norm, hidden, n.nkv, n);
-  const Tensor v = heads(v_proj, std::nullopt, hidden, n.nkv, n);
+  Tensor v = heads(v_proj, std::nullopt, hidden, n.nkv, n);
   std::tie(q, k) = apply_rotary(q, k, context.rotary, n.half_d);
+  if (repeats_kv) {
+    k = repeat_kv(k, n.nh);
+    v = repeat_kv(v, n.nh);
+  }
   Attended attended = attend(kind, q, k, v, context.mask);
   attended.output = contiguous(reshape(attended.output, {n.b, n.s, n.q_dim}));
   attended.output = o_proj.forward(attended.output);
@@ -151,6 +155,7 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
       for (std::size_t i = 0; i < config.num_hidden_layers; ++i) {
         layers_.push_back(make_layer(builder, config, dims_, i));
         layers_.back().self_attn.kind = options.attention;
+        layers_.back().self_attn.repeats_kv = options.transformers_4 && options.attention != Attention::flash;
       }
     }
     norm_ = RmsNorm::make(builder, "model.", "norm", dims_.h, config.rms_norm_eps);
@@ -186,8 +191,15 @@ Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerCont
   switch (options_.checkpointing) {
     case Checkpointing::full:
       return tape.checkpoint([&layer, &dims = dims_, hidden, context] { return layer.forward(hidden, context, dims); });
+    case Checkpointing::selective:
+      return tape.checkpoint([&layer, &dims = dims_, hidden, context] { return layer.forward(hidden, context, dims); },
+                             Keep::compute_intensive);
     case Checkpointing::full_reentrant:
       return tape.checkpoint_reentrant(
+          [&layer, &dims = dims_, context](const Tensor& input) { return layer.forward(input, context, dims); },
+          hidden);
+    case Checkpointing::offload:
+      return tape.checkpoint_offloaded(
           [&layer, &dims = dims_, context](const Tensor& input) { return layer.forward(input, context, dims); },
           hidden);
     default:
@@ -220,14 +232,27 @@ Tensor Llama::decode(const Tensor& ids) {
   return hidden;
 }
 
-Tensor Llama::forward(const Tensor& ids) {
+Tensor Llama::full_logits_loss(const Tensor& hidden, const Tensor& ids) {
   Tape& tape = ids.tape();
-  const Tensor hidden = decode(ids);
-  const Tape::In in(tape, Category::logits);
-  const Tensor logits = lm_head_.forward(alias(hidden));  // hidden[:, slice(0, None), :] takes all of it
+  Tensor logits = lm_head_.forward(alias(hidden));  // hidden[:, slice(0, None), :] takes all of it
+  if (options_.transformers_4) {
+    const Tape::Scope scope(tape, "lm_head");
+    logits = to(logits, DType::f32);
+  }
   if (options_.keep_outputs) outputs_ = tape.detach(logits);
   const Tape::Scope scope(tape, "loss");
-  return causal_lm_loss(logits, ids);
+  return options_.transformers_4 ? shifted_logits_loss(logits, ids) : causal_lm_loss(logits, ids);
+}
+
+Tensor Llama::forward(const Tensor& ids) {
+  const Tensor hidden = decode(ids);
+  const Tape::In in(ids.tape(), Category::logits);
+  const HeadLossFunction head_loss = head_loss_of(options_.loss);
+  if (head_loss == nullptr) return full_logits_loss(hidden, ids);
+  const Tape::Scope scope(ids.tape(), "loss");
+  const HeadLoss result = head_loss(hidden, lm_head_.weight, ids);
+  if (options_.keep_outputs) outputs_ = result.metric;
+  return result.loss;
 }
 
 std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options) {

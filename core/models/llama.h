@@ -40,6 +40,7 @@ struct LlamaAttention {
   Linear q_proj, k_proj, v_proj, o_proj;
   std::optional<RmsNorm> q_norm, k_norm;  // qwen3: over the head dimension
   Attention kind = Attention::sdpa;
+  bool repeats_kv = false;  // transformers 4: keys and values at all query heads before the kernel
 
   // The projected output and, for eager attention, the weights that it returns beside it.
   std::pair<Tensor, Tensor> forward(const Tensor& hidden, const LayerContext& context, const LlamaDims& dims) const;
@@ -71,6 +72,7 @@ class Llama : public Model {
   Tensor forward(const Tensor& ids) override;
 
  private:
+  Tensor full_logits_loss(const Tensor& hidden, const Tensor& ids);
   Tensor decode(const Tensor& ids);  // LlamaModel.forward: last hidden state
   Tensor run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context);
 

@@ -42,7 +42,9 @@ struct ModelOptions {
   LinearPolicy linears;
   bool input_requires_grad =
       false;                  // enable_input_require_grads: the embedding's output becomes a leaf that needs a gradient
-  bool keep_outputs = false;  // the training loop holds on to the logits
+  bool keep_outputs = false;  // the training loop holds on to the model's output: the logits, where there are any
+  Loss loss = Loss::full;
+  bool transformers_4 = false;  // 4.45: repeated keys and values, a shifted fp32 copy of the logits
 };
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);

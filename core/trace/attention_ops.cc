@@ -1,5 +1,7 @@
 // attention_ops.cc - softmax, dropout, masks and the fused attention kernels.
 
+#include <array>
+
 #include "core/trace/backward_rules.h"
 #include "core/trace/operators.h"
 #include "core/trace/strides.h"
@@ -90,25 +92,46 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   return out;
 }
 
-Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+namespace {
+
+struct RandomState {
+  Shape shape;
+  DType dtype;
+};
+
+// Flash and cuDNN: the result in the query's layout, logsumexp, and two pieces of random state.
+Tensor fused_attention(OpKind op, BackwardRule rule, const Tensor& query, const Tensor& key, const Tensor& value,
+                       const std::array<RandomState, 2>& random) {
   Tape& tape = query.tape();
   const Tensor q = tape.autocast_low(query);
   const Tensor k = tape.autocast_low(key);
   const Tensor v = tape.autocast_low(value);
-  Node* node = tape.node(backward::flash_attention, {&q, &k, &v});
+  Node* node = tape.node(rule, {&q, &k, &v});
   for (const Tensor* input : {&q, &k, &v})
     tape.save(node, *input);
   const auto strides = elementwise_strides(q.shape(), q);
-  Tensor out = tape.empty(OpKind::flash_attention, q.shape(), q.dtype(), strides ? &*strides : nullptr);
-  const Tensor logsumexp = tape.empty(OpKind::flash_attention, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
-  const Tensor rng_state = tape.empty(OpKind::flash_attention, {{16, Sym::none}}, DType::u8);
-  const Tensor unused = tape.empty(OpKind::flash_attention, {{8, Sym::none}}, DType::u8);
-  tape.run(OpKind::flash_attention, {&q, &k, &v}, {&out, &logsumexp, &rng_state, &unused});
+  Tensor out = tape.empty(op, q.shape(), q.dtype(), strides ? &*strides : nullptr);
+  const Tensor logsumexp = tape.empty(op, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
+  const Tensor first = tape.empty(op, random[0].shape, random[0].dtype);
+  const Tensor second = tape.empty(op, random[1].shape, random[1].dtype);
+  tape.run(op, {&q, &k, &v}, {&out, &logsumexp, &first, &second});
   tape.save_output(node, out);
-  for (const Tensor* output : {&logsumexp, &rng_state, &unused})
+  for (const Tensor* output : {&logsumexp, &first, &second})
     tape.save(node, *output);
   tape.attach(node, out);
   return out;
+}
+
+}  // namespace
+
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+  return fused_attention(OpKind::flash_attention, backward::flash_attention, query, key, value,
+                         {{{{{16, Sym::none}}, DType::u8}, {{{8, Sym::none}}, DType::u8}}});
+}
+
+Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+  return fused_attention(OpKind::cudnn_attention, backward::cudnn_attention, query, key, value,
+                         {{{Shape{}, DType::i64}, {Shape{}, DType::i64}}});
 }
 
 }  // namespace ledger

@@ -134,6 +134,7 @@ void Tape::release_frame(CheckpointFrame* frame) {
   if (--frame->refs != 0) return;
   frame->tensors.clear();
   frame->dropped.clear();
+  frame->kept.clear();
   frame->recompute = nullptr;
   frame->region = nullptr;
   frames_.give(frame);
@@ -172,21 +173,34 @@ void Tape::destroy(Node* node) {
 // --- checkpointing
 // ------------------------------------------------------------------------------------------------------
 
-Tensor Tape::checkpoint(const std::function<Tensor()>& region) {
-  if (!grad_enabled_ || recomputing_ != nullptr) return region();
+CheckpointFrame* Tape::new_frame() {
   CheckpointFrame* frame = frames_.take();
   frame->refs = 1;
   frame->saved = 0;
   frame->recomputed = false;
+  frame->selective = false;
   frame->autocast = autocast_;
   frame->scope = scope_;
   frame->layer = layer_;
+  frame->products = 0;
+  frame->next_kept = 0;
+  return frame;
+}
+
+Tensor Tape::checkpoint(const std::function<Tensor()>& region, Keep keep) {
+  return std::move(checkpoint_many([region] { return CheckpointOutputs{region()}; }, keep)[0]);
+}
+
+CheckpointOutputs Tape::checkpoint_many(const std::function<CheckpointOutputs()>& region, Keep keep) {
+  if (!grad_enabled_ || recomputing_ != nullptr) return region();
+  CheckpointFrame* frame = new_frame();
+  frame->selective = keep == Keep::compute_intensive;
   frame->recompute = [region] { region(); };
   CheckpointFrame* const outer = std::exchange(recording_, frame);
-  Tensor output = region();
+  CheckpointOutputs outputs = region();
   recording_ = outer;
   release_frame(frame);
-  return output;
+  return outputs;
 }
 
 void Tape::recompute(CheckpointFrame& frame) {
@@ -196,11 +210,13 @@ void Tape::recompute(CheckpointFrame& frame) {
   const bool grad_enabled = std::exchange(grad_enabled_, true);
   recomputing_ = &frame;
   frame.tensors.reserve(frame.saved);
+  frame.products = 0;
   {
     const Autocast autocast(*this, frame.autocast, autocast_dtype_);
     frame.recompute();
   }
   recomputing_ = nullptr;
+  was_kept_ = false;
   muted_ = finished_;
   frame.recomputed = true;
   frame.tensors.resize(frame.saved);
@@ -208,26 +224,65 @@ void Tape::recompute(CheckpointFrame& frame) {
   scope_ = scope;
 }
 
-Tensor Tape::checkpoint_reentrant(const std::function<Tensor(const Tensor&)>& region, const Tensor& input) {
-  if (!grad_enabled_ || !input.requires_grad()) return region(input);
-  CheckpointFrame* frame = frames_.take();
-  frame->refs = 1;
-  frame->recomputed = false;
-  frame->saved = 0;
-  frame->autocast = autocast_;
-  frame->scope = scope_;
-  frame->layer = layer_;
-  frame->region = region;
-  Node* graph_node = node(backward::reentrant, {&input});
-  graph_node->frame = frame;
-  save(graph_node, input);
+namespace {
+
+// Of torchtitan's list, what these models run; mm is decided by its number.
+bool compute_intensive(OpKind op) {
+  switch (op) {
+    case OpKind::mm:
+    case OpKind::addmm:
+    case OpKind::bmm:
+    case OpKind::flash_attention:
+    case OpKind::efficient_attention:
+    case OpKind::cudnn_attention:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+// In forward: keeps `result`, which `op` is about to make. In recomputation: hands out what was kept.
+bool Tape::take_kept(OpKind op, Tensor& result) {
+  const bool forward = recomputing_ == nullptr;
+  CheckpointFrame* frame = forward ? recording_ : recomputing_;
+  if (frame == nullptr || !frame->selective || muted_ || !compute_intensive(op)) return false;
+  if (op == OpKind::mm && ++frame->products % 2 == 0) return false;
+  if (forward) {
+    frame->kept.push_back(detach(result));
+    return false;
+  }
+  result = std::move(frame->kept[frame->next_kept++]);
+  return was_kept_ = true;
+}
+
+// The region's first run, of which `node` remembers the way to run it again.
+Tensor Tape::without_graph(const std::function<Tensor(const Tensor&)>& region, const Tensor& input, Node* node) {
+  node->frame = new_frame();
+  node->frame->region = region;
   Tensor output;
   {
     const NoGrad no_grad(*this);
     output = region(input);
   }
-  attach(graph_node, output);
+  attach(node, output);
   return output;
+}
+
+Tensor Tape::checkpoint_reentrant(const std::function<Tensor(const Tensor&)>& region, const Tensor& input) {
+  if (!grad_enabled_ || !input.requires_grad()) return region(input);
+  Node* graph_node = node(backward::reentrant, {&input});
+  save(graph_node, input);
+  return without_graph(region, input, graph_node);
+}
+
+Tensor Tape::checkpoint_offloaded(const std::function<Tensor(const Tensor&)>& region, const Tensor& input) {
+  if (!grad_enabled_ || !input.requires_grad()) return region(input);
+  Node* graph_node = node(backward::offloaded, {&input});
+  graph_node->attr.i[0] = offloaded_++;
+  run(OpKind::copy_to_host, {&input}, {}, graph_node->attr);
+  return without_graph(region, input, graph_node);
 }
 
 Tensor Tape::rerun(CheckpointFrame& frame, const Tensor& input, const Tensor& gradient) {

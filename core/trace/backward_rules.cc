@@ -161,6 +161,16 @@ void dropout(Node& node, const Gradients& in, Gradients& out) {
   out[0] = gradient;
 }
 
+void offloaded(Node& node, const Gradients& in, Gradients& out) {
+  Tensor input;
+  {
+    const Tape::In activations(*node.tape, Category::activations);
+    input = node.tape->empty(OpKind::copy_from_host, node.input_shape, node.input_dtype);
+  }
+  node.tape->run(OpKind::copy_from_host, {}, {&input}, node.attr);
+  out[0] = node.tape->rerun(*node.frame, input, in[0]);
+}
+
 void reentrant(Node& node, const Gradients& in, Gradients& out) {
   const Tensor input = node.tape->unpack(node, 0);
   out[0] = node.tape->rerun(*node.frame, input, in[0]);
@@ -187,37 +197,64 @@ void nll_loss(Node& node, const Gradients& in, Gradients& out) {
   const Tensor targets = node.tape->unpack(node, 1);
   const Tensor total_weight = node.tape->unpack(node, 2);
   Tensor gradient = node.tape->empty(OpKind::nll_loss_backward, node.input_shape, node.input_dtype);
-  node.tape->run(OpKind::nll_loss_backward, {&in[0], &targets, &total_weight}, {&gradient});
+  node.tape->run(OpKind::nll_loss_backward, {&in[0], &targets, &total_weight}, {&gradient}, node.attr);
   out[0] = gradient;
 }
 
-// Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all
-// query heads before they are summed into the key/value heads.
-void flash_attention(Node& node, const Gradients& in, Gradients& out) {
+// index_backward: zeros of the whole input, then index_put_ with accumulate.
+void index_rows(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor order = node.tape->unpack(node, 0);
+  Tensor gradient = node.tape->empty(OpKind::index_rows_backward, node.input_shape, in[0].dtype());
+  node.tape->run(OpKind::index_rows_backward, {&in[0], &order}, {&gradient});
+  out[0] = gradient;
+}
+
+void never(Node&, const Gradients&, Gradients&) {}
+
+namespace {
+
+// Gradients like q, k and v from that of the result in its layout; `scratch` lives for the call.
+template <class Scratch>
+void fused_attention(OpKind op, Node& node, const Gradients& in, Gradients& out, Scratch scratch) {
   Tape& tape = *node.tape;
   std::array<Tensor, 7> saved;
   for (std::size_t i = 0; i < saved.size(); ++i)
     saved[i] = tape.unpack(node, i);
-  const Tensor &q = saved[0], &k = saved[1], &v = saved[2];
-  const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
   const Tensor gradient = contiguous(ledger::transpose(in[0], 1, 2));
   for (std::size_t i = 0; i < 3; ++i) {
     const auto strides = elementwise_strides(saved[i].shape(), saved[i]);  // empty_like
-    out[i] =
-        tape.empty(OpKind::flash_attention_backward, saved[i].shape(), saved[i].dtype(), strides ? &*strides : nullptr);
+    out[i] = tape.empty(op, saved[i].shape(), saved[i].dtype(), strides ? &*strides : nullptr);
   }
+  [[maybe_unused]] const auto held = scratch(tape, saved[0], saved[1]);
+  const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
+  tape.run(op, {&gradient_heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]}, {&out[0], &out[1], &out[2]});
+}
+
+// Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all
+// query heads before they are summed into the key/value heads.
+std::array<Tensor, 4> flash_scratch(Tape& tape, const Tensor& q, const Tensor& k) {
+  const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
   const Dim padded_s{round_up(s.size, 128), s.size % 128 == 0 ? s.sym : Sym::none};
   const Dim padded_d{round_up(d.size, 32), d.size % 32 == 0 ? d.sym : Sym::none};
-  const Tensor softmax_d = tape.scratch({b, nh, padded_s}, DType::f32);
-  const Tensor dq_accum = tape.scratch({b, padded_s, nh, padded_d}, DType::f32);
-  Tensor dk_expanded, dv_expanded;
+  std::array<Tensor, 4> held;
+  held[0] = tape.scratch({b, nh, padded_s}, DType::f32);
+  held[1] = tape.scratch({b, padded_s, nh, padded_d}, DType::f32);
   if (k.dim(1).size != nh.size) {
-    dk_expanded = tape.scratch({b, s, nh, d}, q.dtype());
-    dv_expanded = tape.scratch({b, s, nh, d}, q.dtype());
+    held[2] = tape.scratch({b, s, nh, d}, q.dtype());
+    held[3] = tape.scratch({b, s, nh, d}, q.dtype());
   }
-  const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
-  tape.run(OpKind::flash_attention_backward, {&gradient_heads, &q, &k, &v, &saved[3], &saved[4]},
-           {&out[0], &out[1], &out[2]});
+  return held;
+}
+
+}  // namespace
+
+void flash_attention(Node& node, const Gradients& in, Gradients& out) {
+  fused_attention(OpKind::flash_attention_backward, node, in, out, flash_scratch);
+}
+
+void cudnn_attention(Node& node, const Gradients& in, Gradients& out) {
+  fused_attention(OpKind::cudnn_attention_backward, node, in, out,
+                  [](Tape&, const Tensor&, const Tensor&) { return 0; });
 }
 
 // attention_backward.cu: delta in fp32. With fp32 gradients, the case sdpa sends here, the kernel accumulates into

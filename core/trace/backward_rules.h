@@ -25,6 +25,9 @@ void addmm(Node& node, const Gradients& in, Gradients& out);
 void embedding(Node& node, const Gradients& in, Gradients& out);
 void log_softmax(Node& node, const Gradients& in, Gradients& out);
 void nll_loss(Node& node, const Gradients& in, Gradients& out);
+void index_rows(Node& node, const Gradients& in, Gradients& out);
+void never(Node& node, const Gradients& in, Gradients& out);  // of results that no loss depends on
+void offloaded(Node& node, const Gradients& in, Gradients& out);
 void reentrant(Node& node, const Gradients& in, Gradients& out);
 void sub(Node& node, const Gradients& in, Gradients& out);
 void div(Node& node, const Gradients& in, Gradients& out);
@@ -32,6 +35,7 @@ void bmm(Node& node, const Gradients& in, Gradients& out);
 void softmax(Node& node, const Gradients& in, Gradients& out);
 void dropout(Node& node, const Gradients& in, Gradients& out);
 void efficient_attention(Node& node, const Gradients& in, Gradients& out);
+void cudnn_attention(Node& node, const Gradients& in, Gradients& out);
 void flash_attention(Node& node, const Gradients& in, Gradients& out);
 
 }  // namespace ledger::backward

@@ -114,7 +114,7 @@ Tensor log_softmax(const Tensor& input) {
   return result;
 }
 
-Tensor nll_loss(const Tensor& input, const Tensor& targets) {
+Tensor nll_loss(const Tensor& input, const Tensor& targets, Reduction reduction) {
   Tape& tape = input.tape();
   const Tensor a = tape.autocast_fp32(input);
   Node* node = tape.node(backward::nll_loss, {&a});
@@ -122,10 +122,42 @@ Tensor nll_loss(const Tensor& input, const Tensor& targets) {
   tape.save(node, targets);
   Tensor loss = tape.empty(OpKind::nll_loss, Shape{}, a.dtype());
   const Tensor total_weight = tape.empty(OpKind::nll_loss, Shape{}, a.dtype());
-  tape.run(OpKind::nll_loss, {&a, &targets}, {&loss, &total_weight});
+  const Attr attr{0, {reduction == Reduction::sum ? 1 : 0, 0}};
+  if (node != nullptr) node->attr = attr;
+  tape.run(OpKind::nll_loss, {&a, &targets}, {&loss, &total_weight}, attr);
   tape.save(node, total_weight);
   tape.attach(node, loss);
   return loss;
+}
+
+Tensor not_equal(const Tensor& a, std::int64_t value) {
+  Tensor result = a.tape().empty(OpKind::not_equal, a.shape(), DType::boolean);
+  a.tape().run(OpKind::not_equal, {&a}, {&result}, {0, {value, 0}});
+  return result;
+}
+
+Tensor count_true(const Tensor& mask) {
+  Tensor result = mask.tape().empty(OpKind::sum, Shape{}, DType::i64);
+  mask.tape().run(OpKind::sum, {&mask}, {&result});
+  return result;
+}
+
+Tensor index_rows(const Tensor& a, const Tensor& order) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::index_rows, {&a});
+  tape.save(node, order);
+  Shape shape = a.shape();
+  shape.set(0, order.dim(0));
+  Tensor result = tape.empty(OpKind::index_rows, shape, a.dtype());
+  tape.run(OpKind::index_rows, {&a, &order}, {&result});
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor bookkeeping(Tape& tape, const Shape& shape, DType dtype) {
+  Tensor result = tape.empty(OpKind::bookkeeping, shape, dtype);
+  tape.run(OpKind::bookkeeping, {}, {&result});
+  return result;
 }
 
 }  // namespace ledger

@@ -17,6 +17,7 @@ inline constexpr std::size_t kMaxOutputs = 3;
 inline constexpr std::size_t kMaxSaved = 7;  // flash attention: q, k, v, out, logsumexp and two random states
 
 using Gradients = std::array<Tensor, kMaxEdges>;
+using CheckpointOutputs = std::array<Tensor, kMaxOutputs>;
 
 // Computes gradients of the node's inputs (`out`, by edge) from those of its outputs (`in`). Leave an entry empty where
 // no gradient is needed or none flows.
@@ -25,13 +26,20 @@ using BackwardRule = void (*)(Node& node, const Gradients& in, Gradients& out);
 // One checkpointed region (torch.utils.checkpoint). use_reentrant=False: saved tensors are dropped in forward and made
 // again by running `recompute` when the first of them is asked for. use_reentrant=True: `region` runs without a graph
 // in forward and again, with one, inside the backward of its own node.
+//
+// Selective checkpointing (torch/utils/checkpoint.py, create_selective_checkpoint_contexts): results of the operators
+// on its list are kept in forward and handed out again instead of being computed.
 struct CheckpointFrame {
   std::uint32_t refs = 0;
   std::uint32_t saved = 0;  // tensors packed in forward; recomputation stops after as many (early_stop)
   bool recomputed = false;
   bool autocast = false;
+  bool selective = false;
   NameId scope = 0;
   std::int32_t layer = -1;
+  std::uint32_t products = 0;  // mm calls seen in this pass over the region
+  std::size_t next_kept = 0;
+  std::vector<Tensor> kept;                     // selective: results in the order of their making
   std::function<void()> recompute;              // holds the region's inputs
   std::function<Tensor(const Tensor&)> region;  // reentrant variant: run again on the detached input
   std::vector<std::uint8_t> dropped;            // by slot: its node died before backward (a detached side computation)

@@ -80,7 +80,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 // -----------------------------------------------------------------------------------------------------
 Tensor embedding(const Tensor& weight, const Tensor& ids);
 Tensor log_softmax(const Tensor& a);
-Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets);  // mean over targets
+enum class Reduction : std::uint8_t { mean, sum };
+Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, Reduction reduction = Reduction::mean);
+Tensor not_equal(const Tensor& a, std::int64_t value);            // boolean
+Tensor count_true(const Tensor& mask);                            // int64 scalar
+Tensor index_rows(const Tensor& a, const Tensor& order);          // a[order], order int64 [n]
+Tensor bookkeeping(Tape& tape, const Shape& shape, DType dtype);  // memory whose values nothing here reads
 Tensor softmax(const Tensor& a, DType dtype);  // over the last dimension; `dtype` as in F.softmax(..., dtype=)
 // Math attention's softmax, whose fully masked rows become 0. Source: aten/src/ATen/native/transformers/attention.cpp.
 Tensor safe_softmax(const Tensor& a);
@@ -91,6 +96,9 @@ Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);  // only w
 Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 // Causal flash attention: q [b,nh,s,d], k and v [b,nkv,s,d]. Source: aten/src/ATen/native/transformers/cuda/flash_attn.
 Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v);
+// The same by cuDNN's graph. Source: aten/src/ATen/native/cudnn/MHA.cpp. Its workspace is cuDNN's to choose and not
+// modelled (docs/not-modelled.md, cudnn_workspace).
+Tensor cudnn_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
   return add(a, b);

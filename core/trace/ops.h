@@ -29,6 +29,8 @@ namespace ledger {
   X(to_copy, "_to_copy")                /* out0 = in0 in out0's dtype */ \
   X(clone, "clone")                     /* out0 = in0, same dtype, out0's own strides */ \
   X(copy_into, "copy_")                 /* out0 = in0, out0 is a view of an older storage */ \
+  X(copy_to_host, "_to_copy")           /* in0 to host memory number a.i[0]; nothing on the GPU is written */ \
+  X(copy_from_host, "_to_copy")         /* out0 = host memory number a.i[0], which is given up */ \
   X(add, "add.Tensor")                  /* out0 = in0 + in1 */ \
   X(add_inplace, "add_.Tensor")         /* out0 = out0 + in1 (in0 is out0's view) */ \
   X(add_scalar, "add.Scalar")           /* out0 = in0 + a.x */ \
@@ -76,13 +78,25 @@ namespace ledger {
   /* loss */ \
   X(log_softmax, "_log_softmax")        /* out0 = in0 - max - log(sum(exp(in0 - max))) over the last dimension */ \
   X(log_softmax_backward, "_log_softmax_backward_data") /* out0 = in0 - exp(in1) * sum(in0) per row; in0 gradient, in1 log_softmax */ \
-  X(nll_loss, "nll_loss_forward")       /* in0[T,V], in1[T] int64; out0 = mean of -in0[t,in1[t]] over targets that are not -100; out1 = their number (total_weight), in in0's dtype */ \
-  X(nll_loss_backward, "nll_loss_backward") /* in0 gradient (scalar), in1[T] targets, in2 total_weight; out0[T,V] = 0, out0[t,in1[t]] = -in0/in2 */ \
+  X(nll_loss, "nll_loss_forward")       /* in0[T,V], in1[T] int64; out0 = mean (a.i[0] = 1: sum) of -in0[t,in1[t]] over targets that are not -100; out1 = their number (total_weight), in in0's dtype */ \
+  X(nll_loss_backward, "nll_loss_backward") /* in0 gradient (scalar), in1[T] targets, in2 total_weight; out0[T,V] = 0, out0[t,in1[t]] = -in0/in2 (a.i[0] = 1: -in0) */ \
+  X(not_equal, "ne.Scalar")             /* out0 = in0 != a.i[0], boolean; in0 int64 */ \
+  X(sort_true_first, "sort.stable")     /* in0[n] 0 or 1, int8; out0 = in0 with the ones first, out1 int64 = where each stood; stable */ \
+  X(index_rows, "index.Tensor")         /* out0[i,...] = in0[in1[i],...]; in1 int64 */ \
+  X(index_rows_backward, "index_put_")  /* out0 = 0; out0[in1[i],...] += in0[i,...] */ \
+  X(bookkeeping, "bookkeeping")         /* out0.. = 0: counters, locks, sort keys and metrics whose values nothing here reads */ \
+  X(liger_cross_entropy, "liger_cross_entropy_kernel") /* in0[n,V] logits, in1[n] targets, in2[T] the targets of all chunks, N of them not -100; out1[n] fp32 = -log softmax(in0)[in1] / N; in place out0 = in0 := (softmax(in0) - onehot(in1)) / N; both 0 where a target is -100 */ \
+  X(cut_positions, "nonzero")           /* in0[b,s] labels; out0 int64 = t = i s + j for every j < s-1 whose label in0[i,j+1] is not -100 */ \
+  X(cut_logsumexp, "_cce_lse_forward_kernel") /* in0[T,h] e, in1[V,h] c, in2[n] positions; out0[n] fp32 = logsumexp over v of e[in2[i]] . c[v]; out1.. fp32[V] = mean logits when present, 0 here: they only order the backward pass */ \
+  X(cut_neg_dot, "_indexed_neg_dot_forward_kernel") /* in0 e, in1 c, in2 positions, in3[T] labels; out0[n] fp32 = -e[in2[i]] . c[in3[in2[i]+1]] */ \
+  X(cut_backward, "_cce_backward_kernel") /* in0 gradient (scalar), in1 e, in2 c, in3 logsumexp, in4 positions, in5 labels, a.i[0] = 1 if de is wanted, a.i[1] = 1 if dc is; out0.. = those of de, dc: of mean(logsumexp - dot) */ \
   /* attention, causal, scale 1/sqrt(d): q[b,nh,s,d], k and v[b,nkv,s,d], query head i uses key/value head i*nkv/nh */ \
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
   X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written */ \
   X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward */ \
+  X(cudnn_attention, "_scaled_dot_product_cudnn_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2, out3: random state, not written */ \
+  X(cudnn_attention_backward, "_scaled_dot_product_cudnn_attention_backward") /* as flash_attention_backward */ \
   /* optimizer */ \
   X(vector_norm, "linalg_vector_norm")  /* out0 = 2-norm of in0, in in0's dtype */ \
   X(row_norm, "linalg_vector_norm")     /* out0[i] = 2-norm of row i of in0 */ \

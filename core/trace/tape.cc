@@ -108,6 +108,8 @@ void Tape::release_impl(TensorImpl* impl) {
 }
 
 Tensor Tape::empty(OpKind op, const Shape& shape, DType dtype, const Strides* strides) {
+  Tensor result;
+  if (recomputing_ != nullptr && take_kept(op, result)) return result;
   TensorImpl* impl = new_impl(dtype, shape);
   impl->storage = new_storage(op, shape, dtype);
   if (strides != nullptr) {
@@ -116,7 +118,9 @@ Tensor Tape::empty(OpKind op, const Shape& shape, DType dtype, const Strides* st
   } else {
     impl->strides = contiguous_strides(shape);
   }
-  return Tensor::adopt(impl);
+  result = Tensor::adopt(impl);
+  if (recording_ != nullptr && recomputing_ == nullptr) take_kept(op, result);
+  return result;
 }
 
 Tensor Tape::parameter(std::string_view name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable) {
@@ -181,6 +185,10 @@ void Tape::add_view(const Tensor& tensor) {
 
 void Tape::run(OpKind op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs, Attr attr) {
   if (muted_) return;
+  if (was_kept_ && op != OpKind::workspace) {
+    was_kept_ = false;
+    return;
+  }
   trace_.events.push_back({EventType::run, category_, run_count_++});
   if (!options_.operands) return;
   Run run;

@@ -20,6 +20,14 @@
 
 namespace ledger {
 
+// What a checkpointed region keeps besides its inputs.
+enum class Keep : std::uint8_t {
+  nothing,
+  // Attention and every other matrix product: torchtitan's default selective checkpointing. Source: torchtitan
+  // distributed/activation_checkpoint.py, SelectiveAC; torch/_functorch/partitioners.py, get_default_op_list.
+  compute_intensive,
+};
+
 struct TapeOptions {
   bool operands = false;             // record runs and views, for executors
   Bytes cublas_workspace_bytes = 0;  // one is allocated at the first matrix product of each thread (forward, autograd)
@@ -75,11 +83,16 @@ class Tape {
 
   // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until
   // then.
-  Tensor checkpoint(const std::function<Tensor()>& region);
+  Tensor checkpoint(const std::function<Tensor()>& region, Keep keep = Keep::nothing);
+  CheckpointOutputs checkpoint_many(const std::function<CheckpointOutputs()>& region, Keep keep = Keep::nothing);
 
   // torch.utils.checkpoint, use_reentrant=True: forward without a graph; the node's backward runs `region` again and a
   // nested backward pass. Only `input` is saved; what else the region captures lives as long.
   Tensor checkpoint_reentrant(const std::function<Tensor(const Tensor&)>& region, const Tensor& input);
+
+  // The same with `input` in host memory between forward and backward. Source: axolotl monkeypatch/
+  // gradient_checkpointing/offload_cpu.py, CPU_Offloaded_Gradient_Checkpointer (after unsloth).
+  Tensor checkpoint_offloaded(const std::function<Tensor(const Tensor&)>& region, const Tensor& input);
   Tensor rerun(CheckpointFrame& frame, const Tensor& input, const Tensor& gradient);
 
   // tensor.requires_grad_(): makes a leaf of a tensor that no graph leads to.
@@ -171,6 +184,9 @@ class Tape {
   Node* accumulator_of(const Tensor& leaf);
   Node* edge_target(const Tensor& input);
   void recompute(CheckpointFrame& frame);
+  CheckpointFrame* new_frame();
+  Tensor without_graph(const std::function<Tensor(const Tensor&)>& region, const Tensor& input, Node* node);
+  bool take_kept(OpKind op, Tensor& result);
 
   void backward_from(const Tensor& root, const Tensor& seed);
   // What an outer backward pass still waits for at a node that a nested one reaches, too: the accumulator of a leaf
@@ -209,6 +225,8 @@ class Tape {
   std::uint32_t run_count_ = 0;
   CheckpointFrame* recording_ = nullptr;
   CheckpointFrame* recomputing_ = nullptr;
+  bool was_kept_ = false;  // the operator being recomputed takes its result from the frame: it does not run
+  std::int64_t offloaded_ = 0;
   Node recompute_node_;  // stands in for nodes of a recomputation, whose graph is thrown away
   std::vector<TensorImpl*> autocast_cached_;
   std::vector<Node*> dying_;

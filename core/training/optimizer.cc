@@ -1,5 +1,10 @@
 #include "core/training/optimizer.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+
 namespace ledger {
 namespace {
 
@@ -19,15 +24,35 @@ struct OptimizerRow {
 };
 
 constexpr OptimizerRow kOptimizers[] = {
-    {Optimizer::adamw_fused, make_adamw_fused},         {Optimizer::adamw_foreach, make_adamw_foreach},
-    {Optimizer::adamw_forloop, make_adamw_forloop},     {Optimizer::sgd, make_sgd},
-    {Optimizer::sgd_momentum, make_sgd_momentum},       {Optimizer::adafactor_hf, make_adafactor_hf},
-    {Optimizer::adafactor_torch, make_adafactor_torch}, {Optimizer::lion, make_lion},
-    {Optimizer::adamw_8bit, make_adamw_8bit},           {Optimizer::paged_adamw_8bit, make_paged_adamw_8bit},
-    {Optimizer::adamw_ao_8bit, make_adamw_ao_8bit},     {Optimizer::adamw_ao_4bit, make_adamw_ao_4bit},
+    {Optimizer::adamw_fused, make_adamw_fused},
+    {Optimizer::adamw_foreach, make_adamw_foreach},
+    {Optimizer::adamw_forloop, make_adamw_forloop},
+    {Optimizer::sgd, make_sgd},
+    {Optimizer::sgd_momentum, make_sgd_momentum},
+    {Optimizer::adafactor_hf, make_adafactor_hf},
+    {Optimizer::adafactor_torch, make_adafactor_torch},
+    {Optimizer::lion, make_lion},
+    {Optimizer::adamw_8bit, make_adamw_8bit},
+    {Optimizer::paged_adamw_8bit, make_paged_adamw_8bit},
+    {Optimizer::adamw_ao_8bit, make_adamw_ao_8bit},
+    {Optimizer::adamw_ao_4bit, make_adamw_ao_4bit},
+    {Optimizer::muon, make_muon},
+    {Optimizer::galore_adamw, make_galore_adamw},
 };
 
+// Embeddings and output layers, as the families name them.
+constexpr std::string_view kOuter[] = {"embed", "lm_head", "wte", "wpe"};
+
 }  // namespace
+
+bool is_hidden_matrix(const Tensor& parameter) {
+  if (parameter.rank() != 2) return false;
+  const std::int32_t index = parameter.impl()->parameter;
+  if (index < 0) return true;
+  const std::string& name = parameter.tape().trace().parameters[static_cast<std::size_t>(index)].name;
+  return std::none_of(std::begin(kOuter), std::end(kOuter),
+                      [&](std::string_view outer) { return name.find(outer) != std::string::npos; });
+}
 
 void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm) {
   const Tape::Scope scope(tape, "clip_grad_norm");

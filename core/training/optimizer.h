@@ -22,7 +22,7 @@ class OptimizerStep {
 
 std::unique_ptr<OptimizerStep> make_optimizer(Optimizer kind);  // nullptr when it is not modelled
 
-// adamw.cc, sgd.cc, adafactor.cc, quantised_optimizers.cc.
+// adamw.cc, sgd.cc, adafactor.cc, quantised_optimizers.cc, muon.cc, galore.cc.
 std::unique_ptr<OptimizerStep> make_adamw_fused();
 std::unique_ptr<OptimizerStep> make_adamw_foreach();
 std::unique_ptr<OptimizerStep> make_adamw_forloop();
@@ -35,6 +35,11 @@ std::unique_ptr<OptimizerStep> make_paged_adamw_8bit();
 std::unique_ptr<OptimizerStep> make_adamw_ao_8bit();
 std::unique_ptr<OptimizerStep> make_adamw_ao_4bit();
 std::unique_ptr<OptimizerStep> make_lion();
+std::unique_ptr<OptimizerStep> make_muon();
+std::unique_ptr<OptimizerStep> make_galore_adamw();
+
+// A matrix between embedding and output layer: what Muon and GaLore are for.
+bool is_hidden_matrix(const Tensor& parameter);
 
 // Helpers of the optimizers' files: in-place arithmetic (no memory), and a temporary like `a`.
 void optimizer_math(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> outputs);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "core/models/causal_lm_loss.h"
 #include "core/models/model.h"
 #include "core/training/optimizer.h"
 #include "core/training/support.h"
@@ -12,6 +13,7 @@ namespace {
 
 // Roughly the events of one layer in one step, recomputation included; far below it, memory of the trace is no issue.
 constexpr std::uint64_t kEventsPerLayer = 700;
+constexpr std::uint64_t kEventsPerChunk = 60;  // of a loss
 constexpr std::uint64_t kMostEvents = 8u << 20;
 
 // QLoRA prepared by PEFT holds what is not quantised in fp32 (prepare_model_for_kbit_training).
@@ -46,6 +48,8 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   // PEFT and transformers call enable_input_require_grads() when checkpointing a model whose base is frozen.
   model.input_requires_grad = recipe.method != Method::full && recipe.checkpointing != Checkpointing::none;
   model.keep_outputs = recipe.keep_outputs;
+  model.loss = recipe.loss;
+  model.transformers_4 = recipe.stack == Stack::hf_4;
   return model;
 }
 
@@ -132,7 +136,7 @@ class TrainingLoop {
       loss = model_->forward(inputs_);
     }
     // accelerate's convert_outputs_to_fp32 makes an fp32 copy of the logits that the loop then holds instead.
-    if (recipe_.keep_outputs) {
+    if (model_->outputs()) {
       const Tape::NoGrad no_grad(tape_);
       const Tape::In in(tape_, Category::logits);
       model_->replace_outputs(to(model_->outputs(), DType::f32));
@@ -155,10 +159,14 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
   if (auto problem = unsupported(config, recipe)) return *problem;
   const std::uint64_t layers =
       config.architecture == Architecture::plain ? config.layers.size() : config.num_hidden_layers;
-  const std::uint64_t events = times(times(plus(layers, 4), kEventsPerLayer), options.steps);
+  const std::uint64_t chunks = times(recipe.grad_accum, loss_chunks(recipe.loss, times(recipe.batch, recipe.seq),
+                                                                    config.hidden_size, config.vocab_size));
+  const std::uint64_t events =
+      times(plus(times(plus(layers, 4), kEventsPerLayer), times(chunks, kEventsPerChunk)), options.steps);
   if (events > kMostEvents) {
-    return Problem{ProblemCode::too_large_to_trace, "num_hidden_layers", std::to_string(events),
-                   std::to_string(kMostEvents), ""};
+    const bool long_batch = times(chunks, kEventsPerChunk) > times(layers, kEventsPerLayer);
+    return Problem{ProblemCode::too_large_to_trace, long_batch ? "batch, seq" : "num_hidden_layers",
+                   std::to_string(events), std::to_string(kMostEvents), ""};
   }
   Tape tape({.operands = options.operands, .cublas_workspace_bytes = options.cublas_workspace_bytes});
   Trace trace;

@@ -4,8 +4,6 @@
 #include <iterator>
 #include <string>
 
-#include "core/training/optimizer.h"
-
 namespace ledger {
 namespace {
 
@@ -43,11 +41,12 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.autocast && r.precision != Precision::bf16; }},
     {"attention", "flash_needs_16_bits",
      [](const ModelConfig& c, const Recipe& r) {
-       return c.architecture != Architecture::plain && r.attention == Attention::flash && fp32_stream(r) && !r.autocast;
+       const bool wants_16_bits = r.attention == Attention::flash || r.attention == Attention::cudnn;
+       return c.architecture != Architecture::plain && wants_16_bits && fp32_stream(r) && !r.autocast;
      }},
     {"attention", "efficient_needs_equal_heads",
      [](const ModelConfig& c, const Recipe& r) {
-       return c.architecture != Architecture::plain && r.attention == Attention::efficient &&
+       return c.architecture != Architecture::plain && r.attention == Attention::efficient && r.stack != Stack::hf_4 &&
               c.num_attention_heads != c.num_key_value_heads;
      }},
     {"checkpointing", "plain_stack_has_no_layers_to_checkpoint",
@@ -61,7 +60,16 @@ constexpr Refusal kRefusals[] = {
        return c.sliding_window != 0 && r.seq >= c.sliding_window && r.attention != Attention::flash &&
               r.attention != Attention::eager && r.stack != Stack::course;
      }},
-    {"stack", "stack_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.stack != Stack::hf; }},
+    {"loss", "plain_stack_has_a_loss_of_its_own",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.architecture == Architecture::plain && r.loss != Loss::full;
+     }},
+    {"seq", "loss_needs_two_tokens",
+     [](const ModelConfig&, const Recipe& r) { return r.seq < 2 && (r.loss != Loss::full || r.stack == Stack::hf_4); }},
+    {"stack", "stack_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.stack != Stack::hf && !(r.stack == Stack::hf_4 && c.architecture != Architecture::plain);
+     }},
     {"precision", "precision_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
        const bool base =
@@ -70,15 +78,7 @@ constexpr Refusal kRefusals[] = {
                                           r.precision == Precision::fp32));
        return !base;
      }},
-    {"optimizer", "optimizer_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return make_optimizer(r.optimizer) == nullptr; }},
-    {"attention", "attention_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return r.attention == Attention::cudnn; }},
-    {"checkpointing", "checkpointing_not_modelled",
-     [](const ModelConfig&, const Recipe& r) {
-       return r.checkpointing == Checkpointing::selective || r.checkpointing == Checkpointing::offload;
-     }},
-    {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full; }},
+    {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss == Loss::vocab_parallel; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
     {"dp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.dp != 1; }},
     {"tp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.tp != 1; }},

@@ -108,7 +108,8 @@ void HostExecutor::run(std::uint32_t run_index) {
     if (!resolve(trace_.views[run.first_view + i], operands_[i])) return;
   }
   const std::span<const HostView> all = operands_;
-  host::KernelCall call{all.first(inputs), all.subspan(inputs), run.attr, trace_, options_.seed, run, forward_pass_};
+  host::KernelCall call{all.first(inputs), all.subspan(inputs), run.attr, trace_, options_.seed, run,
+                        forward_pass_,     host_memory_};
   host::kKernels[static_cast<std::size_t>(run.op)](call);
   if (call.error != nullptr) return fail(call.error);
   note_losses(call.out, run);

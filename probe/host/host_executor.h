@@ -77,6 +77,7 @@ class HostExecutor : public Executor {
   std::vector<host::HostView> operands_;  // of the call in progress
   std::uint32_t current_run_ = 0;
   std::uint64_t forward_pass_ = 0;
+  host::HostMemory host_memory_;
   std::optional<HostFailure> failure_;
   std::vector<double> losses_;
   std::vector<double> phase_ms_;

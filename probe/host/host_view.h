@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
+#include <vector>
 
 #include "core/base/dtype.h"
 #include "core/trace/trace.h"
@@ -60,6 +62,9 @@ inline Matrix matrix_of(const HostView& view, std::uint64_t first = 0, std::uint
   return m;
 }
 
+// What copy_to_host put aside, by number.
+using HostMemory = std::unordered_map<std::int64_t, std::vector<std::byte>>;
+
 struct KernelCall {
   std::span<const HostView> in;
   std::span<const HostView> out;
@@ -67,7 +72,8 @@ struct KernelCall {
   const Trace& trace;
   std::uint64_t seed;  // of tokens, input features and dropout
   const Run& run;
-  std::uint64_t forward_pass;   // how many forward phases have begun
+  std::uint64_t forward_pass;  // how many forward phases have begun
+  HostMemory& host_memory;
   const char* error = nullptr;  // set by a kernel that cannot do what it was asked
 };
 

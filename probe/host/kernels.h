@@ -22,6 +22,10 @@ void fill_zeros(KernelCall& call);
 void nothing(KernelCall& call);
 void not_computed(KernelCall& call);  // marks operators that the host has no kernel for; never called, see computes()
 
+// kernels_transfer.cc
+void copy_to_host(KernelCall& call);
+void copy_from_host(KernelCall& call);
+
 // kernels_elementwise.cc
 void copy(KernelCall& call);
 void add(KernelCall& call);
@@ -80,6 +84,20 @@ void log_softmax_backward(KernelCall& call);
 // kernels_loss.cc
 void nll_loss(KernelCall& call);
 void nll_loss_backward(KernelCall& call);
+
+void liger_cross_entropy(KernelCall& call);
+
+// kernels_cut.cc
+void cut_positions(KernelCall& call);
+void cut_logsumexp(KernelCall& call);
+void cut_neg_dot(KernelCall& call);
+void cut_backward(KernelCall& call);
+
+// kernels_index.cc
+void not_equal(KernelCall& call);
+void sort_true_first(KernelCall& call);
+void index_rows(KernelCall& call);
+void index_rows_backward(KernelCall& call);
 
 // kernels_attention.cc
 void attention(KernelCall& call);

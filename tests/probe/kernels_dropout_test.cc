@@ -56,7 +56,8 @@ std::vector<double> mask_at(const char* scope, std::int32_t layer, std::uint64_t
   Trace trace;
   trace.names = {"", scope};
   const Run run{.op = OpKind::dropout, .attr = {0.5, {}}, .scope = 1, .layer = layer};
-  host::KernelCall call{in, out, run.attr, trace, 7919, run, pass};
+  host::HostMemory host_memory;
+  host::KernelCall call{in, out, run.attr, trace, 7919, run, pass, host_memory};
   host::dropout(call);
   return {mask.begin(), mask.end()};
 }

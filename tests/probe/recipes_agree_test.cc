@@ -2,6 +2,7 @@
 // rounding where it is ordered differently.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "probe/host/run_host.h"
@@ -85,7 +86,78 @@ INSTANTIATE_TEST_SUITE_P(Recipes, Recomputation, testing::ValuesIn(kRecomputed),
 TEST_P(Recomputation, ChangesNeitherLossesNorGradients) {
   const HostRun plain = run(GetParam().config, recipe());
   expect_same(plain, run(GetParam().config, recipe(Checkpointing::full)));
-  expect_same(plain, run(GetParam().config, recipe(Checkpointing::full_reentrant)));
+  for (const Checkpointing kind : {Checkpointing::full_reentrant, Checkpointing::selective, Checkpointing::offload}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    expect_same(plain, run(GetParam().config, recipe(kind)));
+  }
+}
+
+// Mean negative log-likelihood by four programs: the last bits differ with the order of sums.
+class LossKinds : public testing::TestWithParam<Loss> {};
+INSTANTIATE_TEST_SUITE_P(All, LossKinds, testing::Values(Loss::fused_linear, Loss::cut, Loss::chunked));
+
+void expect_near_gradients(const HostRun& a, const HostRun& b, double tolerance) {
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  for (std::size_t i = 0; i < a.gradients.size(); ++i) {
+    ASSERT_EQ(a.gradients[i].values.size(), b.gradients[i].values.size()) << a.gradients[i].name;
+    double largest = 0, difference = 0;
+    for (std::size_t j = 0; j < a.gradients[i].values.size(); ++j) {
+      largest = std::max(largest, std::abs(a.gradients[i].values[j]));
+      difference = std::max(difference, std::abs(a.gradients[i].values[j] - b.gradients[i].values[j]));
+    }
+    EXPECT_GT(largest, 0) << a.gradients[i].name;
+    EXPECT_LE(difference, tolerance * largest) << a.gradients[i].name;
+  }
+}
+
+TEST_P(LossKinds, HaveTheValueAndTheGradientsOfTheFullLoss) {
+  for (const char* config : {tiny::kLlama, tiny::kTied}) {
+    Recipe recipe;
+    recipe.precision = Precision::fp32;
+    const HostRun full = run(config, recipe, 1);
+    recipe.loss = GetParam();
+    const HostRun other = run(config, recipe, 1);
+    EXPECT_NEAR(other.losses[0], full.losses[0], 4e-6);
+    expect_near_gradients(full, other, 2e-5);
+  }
+}
+
+TEST_P(LossKinds, TrainUnderAutocastAccumulationAndAdapters) {
+  for (const Method method : {Method::full, Method::lora, Method::qlora}) {
+    Recipe recipe;
+    recipe.method = method;
+    recipe.autocast = method != Method::full;
+    recipe.precision = method == Method::full ? Precision::amp_bf16 : Precision::bf16;
+    recipe.grad_accum = 2;
+    const std::vector<double> full = run(tiny::kLlama, recipe).losses;
+    recipe.loss = GetParam();
+    const std::vector<double> other = run(tiny::kLlama, recipe).losses;
+    ASSERT_EQ(full.size(), other.size());
+    for (std::size_t i = 0; i < full.size(); ++i)
+      EXPECT_NEAR(other[i], full[i], 0.02 * full[i]) << i;
+    EXPECT_LT(other.back(), other.front());
+  }
+}
+
+TEST(Stacks, TransformersFourComputesWhatFiveDoes) {
+  for (const char* config : {tiny::kLlama, tiny::kQwen2}) {
+    Recipe recipe;
+    recipe.precision = Precision::fp32;
+    recipe.attention = Attention::eager;
+    const HostRun five = run(config, recipe, 1);
+    recipe.stack = Stack::hf_4;
+    const HostRun four = run(config, recipe, 1);
+    EXPECT_NEAR(four.losses[0], five.losses[0], 2e-6);
+    expect_near_gradients(five, four, 1e-5);
+  }
+}
+
+TEST(Attention, CudnnIsTheSameArithmeticAsFlash) {
+  Recipe recipe;
+  recipe.attention = Attention::flash;
+  const HostRun flash = run(tiny::kLlama, recipe);
+  recipe.attention = Attention::cudnn;
+  expect_same(flash, run(tiny::kLlama, recipe));
 }
 
 TEST(Dropout, EveryMicroBatchAndStepDrawsAnotherMask) {

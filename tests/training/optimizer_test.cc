@@ -56,6 +56,14 @@ const Case kCases[] = {
     {"fused_fp32", Optimizer::adamw_fused, DType::f32, 8 * kAll + 2 * 4, 0},
     {"foreach_bf16", Optimizer::adamw_foreach, DType::bf16, 4 * kAll, 2 * kAll},
     {"foreach_fp32", Optimizer::adamw_foreach, DType::f32, 8 * kAll, 4 * kAll},
+    // Momentum of the matrix, AdamW for the vector; the update, its bf16 iterate twice, X X^T and its polynomial [64,
+    // 64].
+    {"muon_bf16", Optimizer::muon, DType::bf16, 2 * kMatrix + 4 * kVector + 4, 3 * 2 * kMatrix + 2 * 2 * 64 * 64},
+    {"muon_fp32", Optimizer::muon, DType::f32, 4 * kMatrix + 8 * kVector + 4,
+     4 * kMatrix + 2 * 2 * kMatrix + 2 * 2 * 64 * 64},
+    // Rank min(128, 64): the projection [64, 64] and moments [64, 128]. At the end of a step the projected gradient,
+    // the denominator, the direction, and the update twice.
+    {"galore_bf16", Optimizer::galore_adamw, DType::bf16, 2 * 64 * 64 + 4 * kAll, 5 * 2 * kMatrix},
     {"sgd", Optimizer::sgd, DType::bf16, 0, 0},
     {"sgd_momentum", Optimizer::sgd_momentum, DType::bf16, 2 * kAll, 0},
     {"bnb_8bit", Optimizer::adamw_8bit, DType::bf16, 2 * kMatrix + 2 * 4 * kMatrix / 256 + 8 * kVector + 2 * 256 * 4,

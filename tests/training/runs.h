@@ -80,6 +80,25 @@ inline std::vector<Settings> recipe_grid() {
   }
   for (const char* attention : {"flash", "efficient", "math", "eager"})
     grid.push_back({{"attention", attention}});
+  for (const char* checkpointing : {"selective", "offload"}) {
+    for (const char* method : {"full", "lora", "qlora"})
+      grid.push_back({{"method", method}, {"checkpointing", checkpointing}});
+    grid.push_back({{"precision", "amp-bf16"}, {"checkpointing", checkpointing}, {"grad_accum", "2"}});
+  }
+  for (const char* loss : {"chunked", "fused_linear", "cut"}) {
+    for (const char* precision : {"bf16", "amp-bf16", "amp-fp16", "fp32"})
+      grid.push_back({{"loss", loss}, {"precision", precision}});
+    for (const char* method : {"lora", "qlora"})
+      grid.push_back({{"loss", loss}, {"method", method}, {"autocast", "true"}, {"checkpointing", "full"}});
+    grid.push_back({{"loss", loss}, {"grad_accum", "2"}, {"keep_outputs", "true"}});
+  }
+  for (const char* precision : {"bf16", "amp-bf16", "fp32"})
+    grid.push_back({{"stack", "hf-4"}, {"precision", precision}, {"keep_outputs", "true"}});
+  grid.push_back({{"attention", "cudnn"}});
+  for (const char* precision : {"bf16", "fp32"}) {
+    grid.push_back({{"optimizer", "muon"}, {"precision", precision}});
+    grid.push_back({{"optimizer", "galore_adamw"}, {"precision", precision}});
+  }
   grid.push_back({{"autocast", "true"}});
   grid.push_back({{"autocast", "true"}, {"checkpointing", "full"}});
   grid.push_back({{"grad_accum", "2"}});
