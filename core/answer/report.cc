@@ -64,8 +64,9 @@ void write_decoder_config(JsonWriter& out, const ModelConfig& c) {
   }
 }
 
-void write_line(JsonWriter& out, const Prediction& p, const LedgerLine& line, const Letters& letters) {
-  out.begin_object().member("name", p.trace.names[line.scope]).member("op", op_name(line.op));
+void write_line(JsonWriter& out, const Trace& trace, Optimizer optimizer, const LedgerLine& line,
+                const Letters& letters) {
+  out.begin_object().member("name", trace.names[line.scope]).member("op", op_name(line.op));
   out.member("category", category_name(line.category)).member("dtype", info(line.dtype).name);
   out.key("shape").begin_array();
   for (std::size_t i = 0; i < line.shape.rank; ++i)
@@ -77,7 +78,7 @@ void write_line(JsonWriter& out, const Prediction& p, const LedgerLine& line, co
   }
   out.end_array();
   out.member("element_bytes", element_bytes(line.dtype)).member("count", line.count).member("bytes", line.bytes);
-  out.member("source", source_of(line.category, line.op, p.recipe.optimizer)).end_object();
+  out.member("source", source_of(line.category, line.op, optimizer)).end_object();
 }
 
 void write_categories(JsonWriter& out, const Ledger& ledger) {
@@ -288,7 +289,7 @@ void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& rec
   const Letters letters(config, recipe);
   out.key("tensors").begin_array();
   for (const LedgerLine& line : ledger.lines)
-    write_line(out, trace, line, letters);
+    write_line(out, trace, recipe.optimizer, line, letters);
   out.end_array().end_object();
 }
 
