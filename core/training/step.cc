@@ -13,7 +13,8 @@ namespace {
 
 // Roughly the events of one layer in one step, recomputation included; far below it, memory of the trace is no issue.
 constexpr std::uint64_t kEventsPerLayer = 700;
-constexpr std::uint64_t kEventsPerChunk = 60;  // of a loss
+constexpr std::size_t kUsualEventsPerLayer = 480, kUsualStoragesPerLayer = 150;  // full fine-tuning, no recomputation
+constexpr std::uint64_t kEventsPerChunk = 60;                                    // of a loss
 constexpr std::uint64_t kMostEvents = 8u << 20;
 
 // QLoRA prepared by PEFT holds what is not quantised in fp32 (prepare_model_for_kbit_training).
@@ -168,7 +169,11 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
     return Problem{ProblemCode::too_large_to_trace, long_batch ? "batch, seq" : "num_hidden_layers",
                    std::to_string(events), std::to_string(kMostEvents), ""};
   }
+  // Growing by doubling would copy them over and over, into memory that the system has to hand out anew each time.
+  const auto layer_steps = static_cast<std::size_t>(times(plus(layers, 4), options.steps));
   Tape tape({.operands = options.operands, .cublas_workspace_bytes = options.cublas_workspace_bytes});
+  tape.trace().events.reserve(layer_steps * kUsualEventsPerLayer);
+  tape.trace().storages.reserve(layer_steps * kUsualStoragesPerLayer);
   Trace trace;
   {
     tape.trace().adamw = options.adamw;
