@@ -10,6 +10,7 @@
 #include "core/answer/prediction.h"
 #include "core/answer/report.h"
 #include "core/api.h"
+#include "core/inference/generate.h"
 #include "probe/files.h"
 #include "probe/flags.h"
 #include "probe/host/run_host.h"
@@ -127,6 +128,22 @@ int finish_host_run(const Flags& flags, const Prediction& p, const HostRun& run)
                                    : std::string("the loss is not a finite number."));
 }
 
+// Why the host cannot play this trace; empty when it can.
+std::string not_for_the_host(const Prediction& p) {
+  if (p.recipe.stack == Stack::course) return "--stack course is arithmetic, not a program: it cannot run.";
+  const auto skips = [](const std::string& phase) { return phase.starts_with(kSkippedPhase); };
+  if (std::any_of(p.trace.phases.begin(), p.trace.phases.end(), skips)) {
+    return "--device host generates every token: at most " + std::to_string(kStepsPlayedInFull + 1) +
+           " with --new-tokens.";
+  }
+  if (p.recipe.task == Task::generate && p.recipe.attention == Attention::flash && p.config.sliding_window != 0 &&
+      p.recipe.seq >= p.config.sliding_window) {
+    return "--device host has no attention kernel that looks back over a window only.";
+  }
+  const std::string op = first_not_computed(p.trace);
+  return op.empty() ? "" : "--device host has no kernel for " + op + ", which this recipe runs.";
+}
+
 int host_run(const Flags& flags, const Inputs& inputs) {
   PredictOptions options;
   options.steps = flags.steps;
@@ -134,11 +151,8 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
   const Prediction& p = prediction.value();
-  if (inputs.recipe.stack == Stack::course)
-    return fail(kUsage, "--stack course is arithmetic, not a program: it cannot run. Use --dry-run.");
-  if (const std::string op = first_not_computed(p.trace); !op.empty()) {
-    return fail(kUsage,
-                "--device host has no kernel for " + op + ", which this recipe runs. Use --dry-run to predict it.");
+  if (const std::string why = not_for_the_host(p); !why.empty()) {
+    return fail(kUsage, why + " Use --dry-run.");
   }
   const Bytes memory = physical_memory();
   if (p.replay.peak_reserved_bytes > memory && inputs.recipe.memory_limit_bytes == 0) {

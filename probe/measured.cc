@@ -19,6 +19,31 @@ double step_ms(const Trace& trace, const std::vector<double>& phase_ms, std::uin
   return total;
 }
 
+// Tokens a second of all decoding passes together; 0 when there are none.
+double decoding_speed(const MeasuredRun& m) {
+  const std::vector<std::string>& phases = m.prediction->trace.phases;
+  double total_ms = 0;
+  std::uint32_t passes = 0;
+  for (std::size_t i = 0; i < phases.size() && i < m.run->phase_ms.size(); ++i) {
+    if (!phases[i].starts_with("decode")) continue;
+    total_ms += m.run->phase_ms[i];
+    ++passes;
+  }
+  const auto tokens = static_cast<double>(times(m.prediction->recipe.batch, passes));
+  return total_ms > 0 ? 1000 * tokens / total_ms : 0;
+}
+
+void write_speed(JsonWriter& out, double tokens_per_second) {
+  out.key("speed").begin_object();
+  if (tokens_per_second > 0) {
+    out.member("tokens_per_s", tokens_per_second);
+  } else {
+    out.key("tokens_per_s").null();
+  }
+  out.end_object();
+}
+
+// One a training step; none while generating.
 void write_steps(JsonWriter& out, const MeasuredRun& m) {
   const Trace& trace = m.prediction->trace;
   double counted_ms = 0;
@@ -35,13 +60,8 @@ void write_steps(JsonWriter& out, const MeasuredRun& m) {
   out.end_array();
   const Recipe& recipe = m.prediction->recipe;
   const auto tokens = static_cast<double>(times(recipe.batch, recipe.seq)) * counted;
-  out.key("speed").begin_object();
-  if (counted_ms > 0) {
-    out.member("tokens_per_s", 1000 * tokens / counted_ms);
-  } else {
-    out.key("tokens_per_s").null();
-  }
-  out.end_object();
+  if (recipe.task == Task::generate) return write_speed(out, decoding_speed(m));
+  write_speed(out, counted_ms > 0 ? 1000 * tokens / counted_ms : 0);
 }
 
 void write_error(JsonWriter& out, const MeasuredRun& m) {

@@ -14,6 +14,12 @@ const RECIPES = {
   fp32: { precision: 'fp32', attention: 'math' },
   lora: { method: 'lora', rank: 8, batch: 2, seq: 1024 },
   qlora: { method: 'qlora', rank: 64, seq: 777, checkpointing: 'full' },
+  generate: { task: 'generate', seq: 512, new_tokens: 40, batch: 2 },
+  'generate, 4 bits': { task: 'generate', seq: 300, new_tokens: 3, weights: 'nf4', batch: 5 },
+  'generate, a graph and all logits': { task: 'generate', seq: 64, new_tokens: 4, no_grad: false, prefill_logits: 'all' },
+  'generate, quantised cache': { task: 'generate', seq: 64, new_tokens: 200, kv_cache: 'quantized' },
+  'generate, static cache': { task: 'generate', seq: 64, new_tokens: 20, kv_cache: 'static' },
+  'generate, int8': { task: 'generate', seq: 33, new_tokens: 12, weights: 'int8', kv_cache: 'static', attention: 'eager' },
   'small card': { gpu: 'h100-80gb', memory_limit_bytes: 1 << 30, seq: 4096 },
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/inference/generate.h"
 #include "core/training/course.h"
 
 namespace ledger {
@@ -64,7 +65,8 @@ Result<Trace> trace_of(const Prediction& p, const PredictOptions& options) {
   trace_options.steps = options.steps;
   trace_options.operands = options.operands;
   trace_options.cublas_workspace_bytes = cublas_workspace_bytes(*p.gpu);
-  return trace_step(p.config, p.recipe, trace_options);
+  return p.recipe.task == Task::generate ? trace_generation(p.config, p.recipe, trace_options)
+                                         : trace_step(p.config, p.recipe, trace_options);
 }
 
 }  // namespace
@@ -90,6 +92,8 @@ Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, 
   p.trace = std::move(trace.value());
   if (recipe.stack != Stack::course) {
     p.trainable = trainable_elements(p.trace);
+  } else if (recipe.task == Task::generate) {
+    p.trainable = 0;
   } else if (recipe.method != Method::full) {
     p.trainable = course_adapter_parameters(config, recipe);
   }

@@ -5,6 +5,7 @@
 #include "core/answer/letters.h"
 #include "core/answer/sources.h"
 #include "core/api.h"
+#include "core/inference/generate.h"
 #include "core/memory/timeline.h"
 
 namespace ledger {
@@ -148,16 +149,40 @@ bool traced_decoder(const Prediction& p) {
   return p.config.architecture != Architecture::plain && p.recipe.stack != Stack::course;
 }
 
+bool generates(const Prediction& p) {
+  return p.recipe.task == Task::generate && traced_decoder(p);
+}
+
+bool trains_decoder(const Prediction& p) {
+  return traced_decoder(p) && p.recipe.task == Task::training;
+}
+
+bool skips_passes(const Prediction& p) {
+  return std::any_of(p.trace.phases.begin(), p.trace.phases.end(),
+                     [](const std::string& phase) { return phase.starts_with(kSkippedPhase); });
+}
+
 constexpr NotModelled kNotModelled[] = {
-    {"embedding_backward_sort_scratch", traced_decoder},
+    {"embedding_backward_sort_scratch", trains_decoder},
     {"kernel_launch_scratch", [](const Prediction& p) { return p.recipe.stack != Stack::course; }},
     {"quantised_optimizer_step_scratch",
      [](const Prediction& p) {
+       if (p.recipe.task != Task::training) return false;
        return p.recipe.optimizer == Optimizer::adamw_ao_8bit || p.recipe.optimizer == Optimizer::adamw_ao_4bit;
      }},
     {"cudnn_workspace",
      [](const Prediction& p) { return traced_decoder(p) && p.recipe.attention == Attention::cudnn; }},
     {"svd_workspace", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::galore_adamw; }},
+    {"decode_passes_between",
+     [](const Prediction& p) { return skips_passes(p) && p.recipe.kv_cache != KvCacheKind::fixed; }},
+    {"split_attention_scratch",
+     [](const Prediction& p) {
+       return generates(p) && (p.recipe.attention == Attention::sdpa || p.recipe.attention == Attention::flash);
+     }},
+    {"nf4_kernel_by_shape", [](const Prediction& p) { return generates(p) && p.recipe.weights == Weights::nf4; }},
+    {"int8_outlier_columns", [](const Prediction& p) { return generates(p) && p.recipe.weights == Weights::int8; }},
+    {"static_cache_decode_compiled",
+     [](const Prediction& p) { return generates(p) && p.recipe.kv_cache == KvCacheKind::fixed; }},
     {"head_dim_padding", [](const Prediction& p) { return traced_decoder(p) && p.config.head_dim % 8 != 0; }},
 };
 
@@ -174,7 +199,9 @@ bool stays_fp32(const Recipe& r) {
 
 constexpr Note kNotes[] = {
     {"tied_gradient_summed_out_of_place",
-     [](const Prediction& p) { return p.config.tie_word_embeddings && p.recipe.method == Method::full; }},
+     [](const Prediction& p) {
+       return p.config.tie_word_embeddings && p.recipe.method == Method::full && p.recipe.task == Task::training;
+     }},
     {"sdpa_falls_to_math",
      [](const Prediction& p) {
        return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) &&
@@ -188,12 +215,19 @@ constexpr Note kNotes[] = {
     {"lora_4bit_casts_under_autocast",
      [](const Prediction& p) { return p.recipe.method == Method::qlora && p.recipe.autocast; }},
     {"paged_states_outside_allocator",
-     [](const Prediction& p) { return p.recipe.optimizer == Optimizer::paged_adamw_8bit; }},
+     [](const Prediction& p) {
+       return p.recipe.task == Task::training && p.recipe.optimizer == Optimizer::paged_adamw_8bit;
+     }},
     {"embeddings_keep_32_bit_states",
      [](const Prediction& p) {
        const bool bnb =
            p.recipe.optimizer == Optimizer::adamw_8bit || p.recipe.optimizer == Optimizer::paged_adamw_8bit;
-       return bnb && p.recipe.method == Method::full;
+       return bnb && p.recipe.method == Method::full && p.recipe.task == Task::training;
+     }},
+    {"graph_kept_by_cache", [](const Prediction& p) { return generates(p) && !p.recipe.no_grad; }},
+    {"window_cache_keeps_the_prompt",
+     [](const Prediction& p) {
+       return generates(p) && p.config.sliding_window != 0 && p.recipe.seq >= p.config.sliding_window;
      }},
     {"muon_takes_hidden_matrices_only", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::muon; }},
     {"galore_keeps_full_gradients", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::galore_adamw; }},

@@ -38,6 +38,8 @@ constexpr SourceRow kSources[] = {
     {OpKind::dequantise_absmax, "bitsandbytes functional.py dequantize_blockwise"},
     {OpKind::softmax, "pytorch derivatives.yaml _softmax (result saved)"},
     {OpKind::eye, "peft lora/dora.py (identity through the adapter)"},
+    {OpKind::gemm_4bit, "bitsandbytes backends/cuda/ops.py gemm_4bit"},
+    {OpKind::int8_linear, "bitsandbytes autograd/_functions.py MatMul8bitLt"},
     {OpKind::embedding_backward, "pytorch embedding_dense_backward (dense, zero-filled)"},
     {OpKind::adamw, "pytorch torch/optim/adam.py _fused_adam"},
     {OpKind::zeros_like, "pytorch torch/optim/adam.py _init_group"},
@@ -73,6 +75,7 @@ const char* optimizer_source(Optimizer optimizer) {
 }  // namespace
 
 const char* source_of(Category category, OpKind op, Optimizer optimizer) {
+  if (category == Category::kv_cache) return "transformers cache_utils.py";
   if (category == Category::optimizer_states || op == OpKind::optimizer_math) return optimizer_source(optimizer);
   if (category == Category::workspace && op == OpKind::workspace) return "pytorch CublasHandlePool.cpp, flash_api.cpp";
   for (const SourceRow& row : kSources) {

@@ -33,6 +33,10 @@ constexpr const char* kUnits[] = {"layers", "titan"};
 constexpr const char* kShardDtype[] = {"bf16", "fp32"};
 constexpr const char* kOffload[] = {"none", "optimizer", "params", "activations"};
 constexpr const char* kAllocator[] = {"torch", "torch_expandable"};
+constexpr const char* kTask[] = {"training", "generate"};
+constexpr const char* kWeights[] = {"unquantised", "int8", "nf4"};
+constexpr const char* kKvCache[] = {"dynamic", "static", "quantized"};
+constexpr const char* kPrefillLogits[] = {"last", "all"};
 constexpr const char* kPipelineSchedule[] = {"1f1b", "interleaved"};
 
 static_assert(std::size(kStack) == static_cast<std::size_t>(Stack::course) + 1);
@@ -41,6 +45,8 @@ static_assert(std::size(kOptimizer) == static_cast<std::size_t>(Optimizer::galor
 static_assert(std::size(kAttention) == static_cast<std::size_t>(Attention::cudnn) + 1);
 static_assert(std::size(kCheckpointing) == static_cast<std::size_t>(Checkpointing::offload) + 1);
 static_assert(std::size(kLoss) == static_cast<std::size_t>(Loss::vocab_parallel) + 1);
+static_assert(std::size(kWeights) == static_cast<std::size_t>(Weights::nf4) + 1);
+static_assert(std::size(kKvCache) == static_cast<std::size_t>(KvCacheKind::quantized) + 1);
 static_assert(std::size(kOffload) == static_cast<std::size_t>(Offload::activations) + 1);
 
 constexpr std::uint64_t kMaxRanks = 65536;    // of one kind of parallelism
@@ -183,6 +189,12 @@ constexpr std::array kRows = {
     flag<&Recipe::dora>("dora"),
     flag<&Recipe::double_quant>("double_quant"),
     flag<&Recipe::prepare_kbit>("prepare_kbit"),
+    choice<&Recipe::task>("task", kTask),
+    choice<&Recipe::weights>("weights", kWeights),
+    integer<&Recipe::new_tokens>("new_tokens", 1, 16777216),
+    choice<&Recipe::kv_cache>("kv_cache", kKvCache),
+    choice<&Recipe::prefill_logits>("prefill_logits", kPrefillLogits),
+    flag<&Recipe::no_grad>("no_grad"),
     integer<&Recipe::dp>("dp", 1, kMaxRanks),
     integer<&Recipe::tp>("tp", 1, kMaxRanks),
     integer<&Recipe::pp>("pp", 1, kMaxRanks),

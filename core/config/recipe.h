@@ -44,6 +44,10 @@ enum class Units : std::uint8_t { layers, titan };
 enum class ShardDtype : std::uint8_t { bf16, fp32 };
 enum class Offload : std::uint8_t { none, optimizer, params, activations };
 enum class AllocatorKind : std::uint8_t { torch, torch_expandable };
+enum class Task : std::uint8_t { training, generate };
+enum class Weights : std::uint8_t { unquantised, int8, nf4 };
+enum class KvCacheKind : std::uint8_t { dynamic, fixed, quantized };  // "dynamic", "static", "quantized"
+enum class PrefillLogits : std::uint8_t { last, all };
 enum class PipelineSchedule : std::uint8_t { one_f_one_b, interleaved };  // "1f1b", "interleaved"
 
 struct Recipe {
@@ -67,6 +71,12 @@ struct Recipe {
   bool dora = false;
   bool double_quant = true;
   bool prepare_kbit = true;
+  Task task = Task::training;
+  Weights weights = Weights::unquantised;  // while generating
+  std::uint64_t new_tokens = 128;
+  KvCacheKind kv_cache = KvCacheKind::dynamic;
+  PrefillLogits prefill_logits = PrefillLogits::last;
+  bool no_grad = true;
   std::uint64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   bool sequence_parallel = false;
   std::uint64_t zero = 0;

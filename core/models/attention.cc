@@ -39,14 +39,36 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value) {
   const Tensor upcast_v = half ? to(v0, DType::f32) : v0;
   const double scaling = std::pow(static_cast<double>(q0.dim(3).size), -0.25);
   const Tensor q = upcast_q * scaling;
-  Tensor mask = causal_mask(tape, {q.dim(2), k0.dim(2)});
-  mask = additive_mask(mask, q.dtype(), true);
+  Tensor mask;  // is_causal holds for more than one query: integrations/sdpa_attention.py
+  if (q.dim(2).size > 1) {
+    mask = causal_mask(tape, {q.dim(2), k0.dim(2)});
+    mask = additive_mask(mask, q.dtype(), true);
+  }
   const Tensor k = repeat_kv(upcast_k, q.dim(1));
   const Tensor v = repeat_kv(upcast_v, q.dim(1));
   Tensor weights = matmul(q, transpose(k * scaling, 2, 3));
-  weights = weights + mask;
+  if (mask) weights = weights + mask;
   weights = safe_softmax(weights);
   return to(matmul(weights, v), origin);
+}
+
+}  // namespace
+
+namespace {
+
+constexpr std::uint64_t kBiasAlignment = 8;  // of the memory-efficient kernel, in elements
+
+// sdpa with a boolean mask: grouped keys and values are repeated (integrations/sdpa_attention.py, use_gqa_in_sdpa),
+// flash attention takes no mask, and the memory-efficient kernel takes it as a bias, padded where rows are not aligned.
+// Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask and preprocess_mask.
+Tensor masked(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+  const Tensor key = repeat_kv(k, q.dim(1)), value = repeat_kv(v, q.dim(1));
+  Tensor bias = additive_mask(mask, q.dtype(), true);
+  const Tensor unpadded = bias;
+  if (const Dim keys = bias.dim(3); keys.size % kBiasAlignment != 0) {
+    bias = slice(pad_right(bias, {round_up(keys.size, kBiasAlignment), Sym::none}, 0), 3, 0, keys);
+  }
+  return efficient_attention(q, key, value, bias);
 }
 
 }  // namespace
@@ -58,6 +80,7 @@ Attention sdpa_kernel(DType dtype, bool grouped) {
 
 Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
   if (kind == Attention::eager) return eager(q, k, v, mask);
+  if (mask) return {contiguous(transpose(masked(q, k, v, mask), 1, 2)), Tensor()};
   if (kind == Attention::sdpa) {
     const Tape& tape = q.tape();
     const DType dtype = tape.autocast_enabled() && q.dtype() == DType::f32 ? tape.autocast_dtype() : q.dtype();
@@ -77,12 +100,15 @@ Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& 
   return {contiguous(transpose(output, 1, 2)), Tensor()};
 }
 
-Tensor make_mask(Attention kind, Tape& tape, Dim s, DType dtype) {
-  if (kind != Attention::eager) return Tensor();
+Tensor make_mask(Attention kind, Tape& tape, const MaskShape& shape, DType dtype) {
+  const bool windowed = shape.window != 0 && shape.keys.size >= shape.window;
+  const bool needed = kind == Attention::eager || (kind != Attention::flash && (shape.always || windowed));
+  if (!needed) return Tensor();
   const Tape::Scope scope(tape, "causal_mask");
   const Tape::NoGrad no_grad(tape);
-  const Tensor mask = causal_mask(tape, {{1, Sym::none}, {1, Sym::none}, s, s});
-  return additive_mask(mask, dtype, false);
+  const std::uint64_t window = windowed ? shape.window : 0;
+  const Tensor mask = causal_mask(tape, {shape.b, {1, Sym::none}, shape.s, shape.keys}, shape.before, window);
+  return kind == Attention::eager ? additive_mask(mask, dtype, false) : mask;
 }
 
 }  // namespace ledger

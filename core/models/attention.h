@@ -15,11 +15,22 @@ struct Attended {
 // there are as many.
 Tensor repeat_kv(const Tensor& x, Dim heads);
 
-// q [b,nh,s,d], k and v [b,nkv,s,d]; `mask` is eager's additive mask or empty.
+// q [b,nh,s,d], k and v [b,nkv,c,d], c >= s. `mask` is make_mask's, or empty where the last s keys are those of the
+// queries and is_causal says all.
 Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask);
 
-// The mask of transformers' masking_utils for `kind`, in the hidden states' dtype, or empty where is_causal does.
-Tensor make_mask(Attention kind, Tape& tape, Dim s, DType dtype);
+// Which keys the queries see, as transformers' masking_utils put it.
+struct MaskShape {
+  Dim b{1, Sym::none};  // 1 unless a padding mask is given, which generate always does
+  Dim s, keys;
+  std::uint64_t before = 0;  // keys that stand before the queries' own
+  std::uint64_t window = 0;  // tokens to look back; 0: all
+  bool always = false;       // a static cache: its unused end is to be hidden
+};
+
+// The mask [b,1,s,keys] for `kind`: eager adds one in `dtype`, sdpa takes a boolean one where is_causal does not do (a
+// window that is full, a static cache), flash attention none.
+Tensor make_mask(Attention kind, Tape& tape, const MaskShape& shape, DType dtype);
 
 // What scaled_dot_product_attention runs for tensors of `dtype` without a mask. Source: ATen/native/transformers/cuda/
 // sdp_utils.cpp: flash wants 16 bits; the memory-efficient kernel takes fp32 but no grouped heads; math takes anything.

@@ -1,5 +1,7 @@
 #include "core/models/linear.h"
 
+#include <vector>
+
 #include "core/models/modules.h"
 
 namespace ledger {
@@ -32,6 +34,32 @@ void matmul_4bit_backward(Node& node, const Gradients& in, Gradients& out) {
   out[0] = linear(in[0], transposed(dequantised), no_bias);
 }
 
+// Up to four rows bitsandbytes always takes its fused kernel, which decodes the weight on the way and stores none. For
+// more rows it weighs by card and shape (backends/cuda/ops.py, _gemm_4bit_use_custom_cuda); we count the stored weight.
+constexpr std::uint64_t kFusedRows = 4;
+
+bool takes_fused_kernel(const Tensor& x, const Weight4bit& weight) {
+  return x.shape().numel() / x.dim(-1).size <= kFusedRows && weight.in.size % 64 == 0;
+}
+
+Tensor gemm_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias) {
+  Shape shape = x.shape();
+  shape.set_last(weight.out);
+  Tensor result = x.tape().empty(OpKind::gemm_4bit, shape, x.dtype());
+  std::vector<const Tensor*> inputs = {&x, &weight.packed, &weight.absmax, &weight.code};
+  if (weight.absmax2) inputs.insert(inputs.end(), {&weight.offset, &weight.absmax2, &weight.code2});
+  if (bias) inputs.push_back(&bias);
+  const Tensor* output = &result;
+  x.tape().run(OpKind::gemm_4bit, inputs, {&output, 1});
+  return result;
+}
+
+Tensor product_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias) {
+  if (takes_fused_kernel(x, weight)) return gemm_4bit(x, weight, bias);
+  const Tensor dequantised = to(weight.dequantise(), x.dtype());
+  return linear(x, dequantised, bias);
+}
+
 // MatMul4Bit.apply: saves the packed weight and its state, neither the input nor a 16-bit weight.
 Tensor matmul_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias) {
   Tape& tape = x.tape();
@@ -40,8 +68,7 @@ Tensor matmul_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias
   Tensor result;
   {
     const Tape::NoGrad no_grad(tape);
-    const Tensor dequantised = to(weight.dequantise(), x.dtype());
-    result = linear(x, dequantised, bias);
+    result = product_4bit(x, weight, bias);
   }
   for (const Tensor* part :
        {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}) {
@@ -78,6 +105,8 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
   linear.name = name;
   if (policy.quantise && !output_layer) {
     linear.quantised = builder.weight_4bit(full, out, in);
+  } else if (policy.int8 && !output_layer) {
+    linear.int8 = builder.weight_8bit(full, out, in);
   } else {
     linear.weight = builder.parameter(full, {out, in}, Parameter::Role::matrix);
   }
@@ -87,6 +116,7 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
 }
 
 Tensor Linear::base(const Tensor& x) const {
+  if (int8) return matmul_8bit(x, *int8, bias);
   if (!quantised) return linear(x, weight, bias);
   // Linear4bit.forward: the input in the compute dtype, the result back in the input's.
   const Tensor input = to(x, DType::bf16);

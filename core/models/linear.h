@@ -1,4 +1,4 @@
-// linear.h - linear layers: plain, with a LoRA or DoRA adapter, and with a 4-bit base.
+// linear.h - linear layers: plain, with a LoRA or DoRA adapter, with a 4-bit base, and of int8 weights.
 //
 // Sources: torch.nn.Linear; peft tuners/lora/{layer,bnb,dora,variants}.py; bitsandbytes nn/modules.py Linear4bit and
 // autograd/_functions.py MatMul4Bit.
@@ -25,6 +25,14 @@ struct Weight4bit {
   Tensor dequantise() const;
 };
 
+// A frozen LLM.int8 weight: a byte an element and a scale a row. Source: bitsandbytes nn/modules.py Int8Params.
+struct Weight8bit {
+  Tensor codes, scales;  // int8 [out, in]; fp32 [out]
+};
+
+// MatMul8bitLt.apply. Columns of outliers, which depend on the data, are taken to be none (linear_8bit.cc).
+Tensor matmul_8bit(const Tensor& x, const Weight8bit& weight, const Tensor& bias);
+
 struct Adapter {
   Tensor a, b;         // [r, in], [out, r]
   Tensor magnitude;    // DoRA: [out]
@@ -37,6 +45,7 @@ struct Linear {
   Tensor weight;        // [out, in]
   mutable Tensor bias;  // [out] or empty; a 4-bit layer turns it into its compute dtype when it first runs
   std::optional<Weight4bit> quantised;
+  std::optional<Weight8bit> int8;
   std::optional<Adapter> adapter;
 
   static Linear make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias);

@@ -89,9 +89,9 @@ Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, con
   Tape& tape = x.tape();
   const Tape::Scope scope(tape, "rotary_emb");
   const Tape::NoGrad no_grad(tape);
-  const Dim one{1, Sym::none};
-  const Tensor inv_freq_expanded = view(inv_freq, {one, dims.half_d, one});
-  const Tensor position_ids_expanded = to(view(position_ids, {one, one, dims.s}), DType::f32);
+  const Dim one{1, Sym::none}, rows = position_ids.dim(0);  // 1, or b where the positions come from a padding mask
+  const Tensor inv_freq_expanded = expand(view(inv_freq, {one, dims.half_d, one}), {rows, dims.half_d, one});
+  const Tensor position_ids_expanded = to(view(position_ids, {rows, one, position_ids.dim(1)}), DType::f32);
   const Tape::Autocast autocast(tape, false);
   const Tensor freqs = transpose(bmm(inv_freq_expanded, position_ids_expanded), 1, 2);
   const Tensor emb = cat(freqs, freqs, -1);
@@ -114,6 +114,7 @@ std::pair<Tensor, Tensor> LlamaAttention::forward(const Tensor& hidden, const La
   Tensor k = heads(k_proj, k_norm, hidden, n.nkv, n);
   Tensor v = heads(v_proj, std::nullopt, hidden, n.nkv, n);
   std::tie(q, k) = apply_rotary(q, k, context.rotary, n.half_d);
+  if (context.cache != nullptr) std::tie(k, v) = context.cache->update(layer, k, v);
   if (repeats_kv) {
     k = repeat_kv(k, n.nh);
     v = repeat_kv(v, n.nh);
@@ -155,6 +156,7 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
       for (std::size_t i = 0; i < config.num_hidden_layers; ++i) {
         layers_.push_back(make_layer(builder, config, dims_, i));
         layers_.back().self_attn.kind = options.attention;
+        layers_.back().self_attn.layer = i;
         layers_.back().self_attn.repeats_kv = options.transformers_4 && options.attention != Attention::flash;
       }
     }
@@ -220,7 +222,7 @@ Tensor Llama::decode(const Tensor& ids) {
     positions_1d = add(positions_1d, 0.0);  // + past_seen_tokens
     context.position_ids = unsqueeze(positions_1d, 0);
   }
-  context.mask = make_mask(options_.attention, tape, dims_.s, inputs_embeds.dtype());
+  context.mask = make_mask(options_.attention, tape, {.s = dims_.s, .keys = dims_.s}, inputs_embeds.dtype());
   Tensor hidden = inputs_embeds;
   context.rotary = rotary_emb_.forward(hidden, context.position_ids, dims_);
   {
@@ -253,6 +255,41 @@ Tensor Llama::forward(const Tensor& ids) {
   const HeadLoss result = head_loss(hidden, lm_head_.weight, ids);
   if (options_.keep_outputs) outputs_ = result.metric;
   return result.loss;
+}
+
+Tensor Llama::next_logits(const Tensor& ids, const Tensor& positions, KvCache& cache, bool last_only) {
+  Tape& tape = ids.tape();
+  LlamaDims dims = dims_;
+  dims.s = ids.dim(1);
+  Tensor hidden;
+  {
+    const Tape::Scope scope(tape, "model");
+    const Tensor inputs_embeds = embed_tokens_.forward(ids);
+    hidden = inputs_embeds;
+    LayerContext context;
+    context.position_ids = positions;
+    context.cache = &cache;
+    context.mask = make_mask(options_.attention, tape, cache.mask_for(dims.b, dims.s), hidden.dtype());
+    context.rotary = rotary_emb_.forward(hidden, positions, dims);
+    {
+      const Tape::Scope layers(tape, "layers.*");
+      for (std::size_t i = 0; i < layers_.size(); ++i) {
+        const Tape::Layer number(tape, static_cast<std::int32_t>(i));
+        hidden = layers_[i].forward(hidden, context, dims);
+      }
+    }
+    hidden = norm_.forward(hidden);
+  }
+  const Tape::In in(tape, Category::logits);
+  // hidden_states[:, slice(-logits_to_keep, None), :]; logits_to_keep = 0 takes all of it.
+  return lm_head_.forward(last_only ? slice(hidden, 1, dims.s.size - 1, {1, Sym::none}) : alias(hidden));
+}
+
+void Llama::skip_tokens(KvCache& cache, std::uint64_t seen) {
+  const Tape::Scope model(embed_tokens_.weight.tape(), "model");
+  const Tape::Scope layers(embed_tokens_.weight.tape(), "layers.*");
+  const Tape::Scope attention(embed_tokens_.weight.tape(), "self_attn");
+  cache.skip_to(seen);
 }
 
 std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options) {

@@ -32,8 +32,9 @@ struct RotaryEmbedding {
 // What every decoder layer gets besides the hidden states, as keyword arguments.
 struct LayerContext {
   Rotary rotary;
-  Tensor mask;          // eager attention's, or empty
-  Tensor position_ids;  // not used in the layer, but bound into what checkpointing keeps
+  Tensor mask;               // eager attention's, or empty
+  Tensor position_ids;       // not used in the layer, but bound into what checkpointing keeps
+  KvCache* cache = nullptr;  // while generating
 };
 
 struct LlamaAttention {
@@ -41,6 +42,7 @@ struct LlamaAttention {
   std::optional<RmsNorm> q_norm, k_norm;  // qwen3: over the head dimension
   Attention kind = Attention::sdpa;
   bool repeats_kv = false;  // transformers 4: keys and values at all query heads before the kernel
+  std::size_t layer = 0;
 
   // The projected output and, for eager attention, the weights that it returns beside it.
   std::pair<Tensor, Tensor> forward(const Tensor& hidden, const LayerContext& context, const LlamaDims& dims) const;
@@ -70,6 +72,8 @@ class Llama : public Model {
 
   Tensor make_inputs(Tape& tape) override;
   Tensor forward(const Tensor& ids) override;
+  Tensor next_logits(const Tensor& ids, const Tensor& positions, KvCache& cache, bool last_only) override;
+  void skip_tokens(KvCache& cache, std::uint64_t seen) override;
 
  private:
   Tensor full_logits_loss(const Tensor& hidden, const Tensor& ids);

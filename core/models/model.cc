@@ -17,6 +17,10 @@ constexpr Row kBuilders[] = {
 
 }  // namespace
 
+Tensor Model::next_logits(const Tensor&, const Tensor&, KvCache&, bool) {
+  return Tensor();
+}
+
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options) {
   for (const Row& row : kBuilders) {
     if (row.architecture == config.architecture) return row.build(tape, config, options);

@@ -6,6 +6,7 @@
 
 #include "core/config/model_config.h"
 #include "core/config/recipe.h"
+#include "core/models/kv_cache.h"
 #include "core/models/modules.h"
 #include "core/trace/operators.h"
 
@@ -20,6 +21,14 @@ class Model {
 
   // The framework's forward with labels: returns the loss, a scalar. Everything local to it dies when it returns.
   virtual Tensor forward(const Tensor& inputs) = 0;
+
+  // The forward of generation: logits of the last position, or of all of them, for the tokens `ids` [b, n] at
+  // `positions` [b, n], whose keys and values go into `cache`. Models that cannot generate are refused before
+  // (generate.h).
+  virtual Tensor next_logits(const Tensor& ids, const Tensor& positions, KvCache& cache, bool last_only);
+
+  // cache.skip_to(seen), under the names of this model's modules.
+  virtual void skip_tokens(KvCache& cache, std::uint64_t seen) { cache.skip_to(seen); }
 
   const std::vector<Tensor>& trainable() const { return trainable_; }
 

@@ -25,13 +25,28 @@ Tensor ModuleBuilder::make(const std::string& name, const Shape& shape, DType dt
 
 Tensor ModuleBuilder::parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf) {
   const Tape::Scope scope(tape_, leaf);
-  return make(path + "." + leaf, shape, dtype_, role, policy_.rank == 0);
+  return make(path + "." + leaf, shape, dtype_, role, policy_.rank == 0 && !policy_.frozen);
 }
 
 Tensor ModuleBuilder::piece(const char* name, const Shape& shape, DType dtype) {
   const Tape::Scope scope(tape_, name);
   const Tape::In in(tape_, Category::weights);
   return tape_.empty(OpKind::quantise, shape, dtype);
+}
+
+Weight8bit ModuleBuilder::weight_8bit(const std::string& path, Dim out, Dim in) {
+  const Tape::In weights(tape_, Category::weights);
+  Weight8bit weight;
+  {
+    const Tape::Scope scope(tape_, "weight");
+    weight.codes = tape_.empty(OpKind::int8_linear, {out, in}, DType::i8);
+  }
+  const Tape::Scope scope(tape_, "SCB");
+  weight.scales = tape_.empty(OpKind::int8_linear, {out}, DType::f32);
+  tape_.trace().parameters.push_back(
+      {path + ".weight", weight.codes.impl()->storage->id, kNoStorage, Parameter::Role::matrix, false});
+  tape_.run(OpKind::int8_linear, {}, {&weight.codes, &weight.scales});
+  return weight;
 }
 
 Weight4bit ModuleBuilder::weight_4bit(const std::string& path, Dim out, Dim in) {

@@ -13,6 +13,7 @@ namespace ledger {
 // How linear layers are made: which get an adapter, and whether their base is 4-bit.
 struct LinearPolicy {
   bool quantise = false;
+  bool int8 = false;
   bool double_quant = true;
   std::uint64_t rank = 0;  // 0: no adapters
   double alpha = 8;        // the adapter's output is scaled by alpha / rank; PEFT's default
@@ -20,6 +21,7 @@ struct LinearPolicy {
   DType adapter_dtype = DType::f32;
   double dropout = 0;
   bool dora = false;
+  bool frozen = false;  // no parameter needs a gradient
 
   bool adapts(std::string_view name) const;
 };
@@ -33,6 +35,7 @@ class ModuleBuilder {
   // `path` is the module's name in state dicts; the scope of ledger lines is the tape's, with layer numbers starred
   // out. Frozen when adapters are trained instead.
   Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf = "weight");
+  Weight8bit weight_8bit(const std::string& path, Dim out, Dim in);
   Weight4bit weight_4bit(const std::string& path, Dim out, Dim in);
   Adapter adapter(const std::string& path, Dim in, Dim out);
 

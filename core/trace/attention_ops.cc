@@ -58,9 +58,10 @@ Tensor dropout(const Tensor& a, double p) {
   return result;
 }
 
-Tensor causal_mask(Tape& tape, const Shape& shape) {
+Tensor causal_mask(Tape& tape, const Shape& shape, std::uint64_t before, std::uint64_t window) {
   Tensor mask = tape.empty(OpKind::causal_mask, shape, DType::boolean);
-  tape.run(OpKind::causal_mask, {}, {&mask});
+  tape.run(OpKind::causal_mask, {}, {&mask},
+           {0, {static_cast<std::int64_t>(before), static_cast<std::int64_t>(window)}});
   return mask;
 }
 
@@ -70,7 +71,7 @@ Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite) {
   return result;
 }
 
-Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
   Tape& tape = query.tape();
   const Tensor q = tape.autocast_low(query);
   const Tensor k = tape.autocast_low(key);
@@ -84,7 +85,11 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   const Tensor logsumexp = tape.empty(OpKind::efficient_attention, {b, nh, aligned}, DType::f32);
   const Tensor seed = tape.empty(OpKind::efficient_attention, Shape{}, DType::i64);
   const Tensor offset = tape.empty(OpKind::efficient_attention, Shape{}, DType::i64);
-  tape.run(OpKind::efficient_attention, {&q, &k, &v}, {&out, &logsumexp, &seed, &offset});
+  if (bias) {
+    tape.run(OpKind::efficient_attention, {&q, &k, &v, &bias}, {&out, &logsumexp, &seed, &offset});
+  } else {
+    tape.run(OpKind::efficient_attention, {&q, &k, &v}, {&out, &logsumexp, &seed, &offset});
+  }
   tape.save_output(node, out);
   for (const Tensor* output : {&logsumexp, &seed, &offset})
     tape.save(node, *output);

@@ -193,6 +193,18 @@ Tensor zeros(Tape& tape, const Shape& shape, DType dtype) {
   return result;
 }
 
+Tensor ones(Tape& tape, const Shape& shape, DType dtype) {
+  Tensor result = tape.empty(OpKind::ones_like, shape, dtype);
+  tape.run(OpKind::ones_like, {}, {&result});
+  return result;
+}
+
+Tensor full(Tape& tape, const Shape& shape, double value, DType dtype) {
+  Tensor result = tape.empty(OpKind::full, shape, dtype);
+  tape.run(OpKind::full, {}, {&result}, {value, {}});
+  return result;
+}
+
 Tensor zeros_like(const Tensor& a) {
   Tensor result = a.tape().empty(OpKind::zeros_like, a.shape(), a.dtype());
   a.tape().run(OpKind::zeros_like, {}, {&result});
@@ -238,19 +250,58 @@ Tensor sum_to(const Tensor& a, const Shape& shape) {
   return result;
 }
 
-Tensor cat(const Tensor& a, const Tensor& b, int dim) {
+namespace {
+
+Shape with_dim(const Shape& shape, int at, Dim dim) {
+  Shape result = shape;
+  result.set(static_cast<std::size_t>(at), dim);
+  return result;
+}
+
+}  // namespace
+
+Tensor cat(const Tensor& a, const Tensor& b, int dim, Sym joined) {
   Tape& tape = a.tape();
   const int at = dim < 0 ? dim + a.rank() : dim;
   Node* node = tape.node(backward::cat, {&a, &b});
-  Shape shape = a.shape();
   const Dim first = a.dim(at), second = b.dim(at);
   const bool halves = first.sym == Sym::half_d && second.sym == Sym::half_d;
-  shape.set(static_cast<std::size_t>(at), {plus(first.size, second.size), halves ? Sym::d : Sym::none});
+  const Shape shape = with_dim(a.shape(), at, {plus(first.size, second.size), halves ? Sym::d : joined});
   const Attr attr{0, {at, static_cast<std::int64_t>(a.dim(at).size)}};
   if (node != nullptr) node->attr = attr;
   Tensor result = tape.empty(OpKind::cat, shape, a.dtype());
   tape.run(OpKind::cat, {&a, &b}, {&result}, attr);
   tape.attach(node, result);
+  return result;
+}
+
+Tensor cat(const Tensor& a, int dim) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::pass, {&a});
+  Tensor result = tape.empty(OpKind::cat, a.shape(), a.dtype());
+  tape.run(OpKind::cat, {&a}, {&result}, {0, {dim, 0}});
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor cat(const Tensor& a, const Tensor& b, const Tensor& c, int dim, Sym joined) {
+  const std::uint64_t size = plus(plus(a.dim(dim).size, b.dim(dim).size), c.dim(dim).size);
+  Tensor result = a.tape().empty(OpKind::cat, with_dim(a.shape(), dim, {size, joined}), a.dtype());
+  a.tape().run(OpKind::cat, {&a, &b, &c}, {&result}, {0, {dim, 0}});
+  return result;
+}
+
+Tensor argmax_last(const Tensor& a) {
+  Shape shape = a.shape();
+  --shape.rank;
+  Tensor result = a.tape().empty(OpKind::argmax, shape, DType::i64);
+  a.tape().run(OpKind::argmax, {&a}, {&result});
+  return result;
+}
+
+Tensor cumsum_last(const Tensor& a) {
+  Tensor result = a.tape().empty(OpKind::cumsum, a.shape(), a.dtype());
+  a.tape().run(OpKind::cumsum, {&a}, {&result});
   return result;
 }
 

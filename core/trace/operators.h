@@ -51,6 +51,8 @@ Tensor clone(const Tensor& a);            // keeps dense strides
 // ----------------------------------------------------------------------------------------------------------------
 Tensor ones_like(const Tensor& a);
 Tensor zeros(Tape& tape, const Shape& shape, DType dtype);
+Tensor ones(Tape& tape, const Shape& shape, DType dtype);
+Tensor full(Tape& tape, const Shape& shape, double value, DType dtype);
 Tensor zeros_like(const Tensor& a);
 Tensor arange(Tape& tape, Dim length);
 void copy_into(const Tensor& destination, const Tensor& source);  // only without grad
@@ -60,11 +62,16 @@ void copy_into(const Tensor& destination, const Tensor& source);  // only withou
 Tensor mean_last(const Tensor& a);  // over the last dimension, kept with size 1
 Tensor mean_all(const Tensor& a);   // a scalar
 Tensor sum_to(const Tensor& a, const Shape& shape);
-Tensor cat(const Tensor& a, const Tensor& b, int dim);
-Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value);  // only without grad
-Tensor stack(std::span<const Tensor> scalars, Sym sym);             // only without grad
-Tensor vector_norm(const Tensor& a);                                // only without grad
-Tensor row_norm(const Tensor& a);                                   // [m, n] -> [m], only without grad
+// `joined` names the size of dimension `dim` of the result; two halves of a head make a whole one.
+Tensor cat(const Tensor& a, const Tensor& b, int dim, Sym joined = Sym::none);
+Tensor cat(const Tensor& a, int dim);                                                // of a list of one: a copy
+Tensor cat(const Tensor& a, const Tensor& b, const Tensor& c, int dim, Sym joined);  // only without grad
+Tensor argmax_last(const Tensor& a);                                                 // only without grad
+Tensor cumsum_last(const Tensor& a);                                                 // only without grad
+Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value);                   // only without grad
+Tensor stack(std::span<const Tensor> scalars, Sym sym);                              // only without grad
+Tensor vector_norm(const Tensor& a);                                                 // only without grad
+Tensor row_norm(const Tensor& a);                                                    // [m, n] -> [m], only without grad
 Tensor eye(Tape& tape, Dim n, DType dtype);
 
 // --- matrices
@@ -89,11 +96,13 @@ Tensor bookkeeping(Tape& tape, const Shape& shape, DType dtype);  // memory whos
 Tensor softmax(const Tensor& a, DType dtype);  // over the last dimension; `dtype` as in F.softmax(..., dtype=)
 // Math attention's softmax, whose fully masked rows become 0. Source: aten/src/ATen/native/transformers/attention.cpp.
 Tensor safe_softmax(const Tensor& a);
-Tensor dropout(const Tensor& a, double p);           // native_dropout in training mode; itself when p is 0
-Tensor causal_mask(Tape& tape, const Shape& shape);  // boolean
+Tensor dropout(const Tensor& a, double p);  // native_dropout in training mode; itself when p is 0
+// Boolean [.., s, keys]: of the keys, `before` come before the queries' own; 0 for no window.
+Tensor causal_mask(Tape& tape, const Shape& shape, std::uint64_t before = 0, std::uint64_t window = 0);
 Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);  // only without grad
 // Memory-efficient attention, causal, as many key/value heads as query heads. Source: attention.cu.
-Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v);
+// With a `bias` on the scores it is the bias that hides keys; only without grad.
+Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias = Tensor());
 // Causal flash attention: q [b,nh,s,d], k and v [b,nkv,s,d]. Source: aten/src/ATen/native/transformers/cuda/flash_attn.
 Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v);
 // The same by cuDNN's graph. Source: aten/src/ATen/native/cudnn/MHA.cpp. Its workspace is cuDNN's to choose and not

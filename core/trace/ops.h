@@ -23,6 +23,8 @@ namespace ledger {
   X(arange, "arange")                   /* out0[i] = i, int64 */ \
   X(ones_like, "ones_like")             /* out0 = 1 */ \
   X(zeros, "zeros")                     /* out0 = 0 */ \
+  X(full, "full")                       /* out0 = a.x */ \
+  X(cumsum, "cumsum")                   /* out0 = running sums of in0 along the last dimension */ \
   X(zeros_like, "zeros_like")           /* out0 = 0, an optimizer state */ \
   X(workspace, "workspace")             /* out0: uninitialised scratch memory of a library call; nothing is computed */ \
   /* element-wise */ \
@@ -57,7 +59,8 @@ namespace ledger {
   X(mean, "mean")                       /* out0 = mean of in0 over every dimension where out0's size is 1 (same rank), or over all of it (out0 rank 0) */ \
   X(sum, "sum")                         /* out0 = in0 summed to out0's shape: leading dimensions that out0 lacks, and those where it has size 1 */ \
   X(cat, "cat")                         /* out0 = in0, in1, ... joined along dimension a.i[0] */ \
-  X(pad_right, "constant_pad_nd")       /* out0 = in0 with one column of the integer a.i[0] added at the end of the last dimension */ \
+  X(pad_right, "constant_pad_nd")       /* out0 = in0 with a column of the integer a.i[0] added at the end of the last dimension, once for each column that out0 has more */ \
+  X(argmax, "argmax")                   /* out0[..] int64 = place of the largest of in0 along the last dimension, the first of equals */ \
   X(stack, "stack")                     /* out0[i] = in_i, scalars */ \
   /* matrices */ \
   X(eye, "eye")                         /* out0[n,n] = identity */ \
@@ -70,7 +73,7 @@ namespace ledger {
   /* softmax and attention pieces */ \
   X(softmax, "_softmax")                /* out0 = softmax of in0 over the last dimension; rows that are wholly -inf become NaN (safe softmax clears them with zero_masked_rows) */ \
   X(softmax_backward, "_softmax_backward_data") /* out0 = in1 * (in0 - sum(in0 * in1)) per row; in0 gradient, in1 softmax */ \
-  X(causal_mask, "tril")                /* out0[..,i,j] = j <= i, boolean */ \
+  X(causal_mask, "tril")                /* out0[..,i,j] = j <= i + a.i[0], and with a window a.i[1] > 0 also j > i + a.i[0] - a.i[1]; boolean */ \
   X(additive_mask, "where.self")        /* out0 = 0 where in0 holds, else the lowest finite number of out0's dtype (a.x = 0) or -inf (a.x = 1) */ \
   X(is_masked, "eq.Scalar")             /* out0 = in0 == -inf, boolean */ \
   X(all, "all.dim")                     /* out0[..,1] = every element of in0 along the last dimension holds, boolean */ \
@@ -90,10 +93,10 @@ namespace ledger {
   X(cut_logsumexp, "_cce_lse_forward_kernel") /* in0[T,h] e, in1[V,h] c, in2[n] positions; out0[n] fp32 = logsumexp over v of e[in2[i]] . c[v]; out1.. fp32[V] = mean logits when present, 0 here: they only order the backward pass */ \
   X(cut_neg_dot, "_indexed_neg_dot_forward_kernel") /* in0 e, in1 c, in2 positions, in3[T] labels; out0[n] fp32 = -e[in2[i]] . c[in3[in2[i]+1]] */ \
   X(cut_backward, "_cce_backward_kernel") /* in0 gradient (scalar), in1 e, in2 c, in3 logsumexp, in4 positions, in5 labels, a.i[0] = 1 if de is wanted, a.i[1] = 1 if dc is; out0.. = those of de, dc: of mean(logsumexp - dot) */ \
-  /* attention, causal, scale 1/sqrt(d): q[b,nh,s,d], k and v[b,nkv,s,d], query head i uses key/value head i*nkv/nh */ \
+  /* attention, causal, scale 1/sqrt(d): q[b,nh,s,d], k and v[b,nkv,c,d], query head i uses key/value head i*nkv/nh; of c >= s keys the last s belong to the queries: query i sees the first c - s + i + 1 */ \
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
-  X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written */ \
+  X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written. With in3 = bias [b,1,s,c], added to the scores, nothing is causal but by it */ \
   X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward */ \
   X(cudnn_attention, "_scaled_dot_product_cudnn_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2, out3: random state, not written */ \
   X(cudnn_attention_backward, "_scaled_dot_product_cudnn_attention_backward") /* as flash_attention_backward */ \
@@ -110,7 +113,9 @@ namespace ledger {
   X(quantise, "quant")                  /* parameter number a.i[0] (a.i[1] elements, a matrix initialised by its name, rounded to bf16 as checkpoints are) in NF4, blocks of 64: out0 = packed codes u8, the nearest of the 16 values (the lower of two as near) to weight / absmax, two a byte, the first in the high half; out1 = absmax; out2 = the 16 code values. With double quantisation out1 is u8 and out3 = offset (mean of absmax, fp32 scalar), out4 = absmax2 (fp32, blocks of 256 of absmax - offset), out5 = the 256 values of bitsandbytes' signed dynamic map; else out1 is fp32 */ \
   X(dequantise_absmax, "dequantize_blockwise") /* out0 fp32 = in2[in0[i]] * in1[i / 256]; in0 = absmax u8, in1 = absmax2, in2 = map; the offset is added by add_.Tensor */ \
   X(dequantise, "dequantize_4bit")      /* out0[i] = in2[code i of in0] * in1[i / 64], rounded to out0's dtype */ \
-  X(int8_linear, "int8_linear")         /* a step of an LLM.int8 product; shapes only */
+  X(gemm_4bit, "gemm_4bit")             /* out0[..,out] = in0[..,in] times the weight [out,in] that dequantise makes of in1 = packed, in2 = scales (fp32, or u8 with in4 = offset, in5 = absmax2, in6 = map) and in3 = code, plus a bias, if one is the last input; no weight is stored */ \
+  X(cache_quantise, "quantize_affine")  /* a step of quanto's 4-bit quantisation of cached keys or values, or of its inverse; shapes only */ \
+  X(int8_linear, "int8_linear")         /* a step of an LLM.int8 weight or product; shapes only */
 // clang-format on
 
 enum class OpKind : std::uint8_t {

@@ -5,6 +5,7 @@ namespace {
 
 using enum Sym;
 
+// clang-format off
 constexpr std::array<SymInfo, static_cast<std::size_t>(Sym::count_)> kSyms = {{
     {"", {none, none}},
     {"b", {none, none}},
@@ -22,9 +23,11 @@ constexpr std::array<SymInfo, static_cast<std::size_t>(Sym::count_)> kSyms = {{
     {"nkv*d", {nkv, d}},
     {"d/2", {none, none}},
     {"s+1", {none, none}},
+    {"c", {none, none}},
     {"in", {none, none}},
     {"out", {none, none}},
 }};
+// clang-format on
 
 }  // namespace
 

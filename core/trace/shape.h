@@ -30,6 +30,7 @@ enum class Sym : std::uint8_t {
   kv_dim,    // nkv*d
   half_d,    // d/2
   s_plus_1,  // s+1: labels padded before the shift
+  cached,    // tokens in the key/value cache
   in,        // input features of a plain linear layer
   out,       // output features of a plain linear layer
   count_

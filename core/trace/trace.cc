@@ -4,8 +4,9 @@ namespace ledger {
 namespace {
 
 constexpr std::array<const char*, kCategories> kCategoryNames = {
-    "weights", "master_weights",       "buffers",     "gradients", "optimizer_states", "inputs", "activations",
-    "logits",  "activation_gradients", "temporaries", "workspace",
+    "weights",     "master_weights", "buffers", "gradients", "optimizer_states",
+    "inputs",      "activations",    "logits",  "kv_cache",  "activation_gradients",
+    "temporaries", "workspace",
 };
 
 }  // namespace

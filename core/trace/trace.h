@@ -29,6 +29,7 @@ enum class Category : std::uint8_t {
   inputs,                // token ids, labels, positions
   activations,           // born in the forward pass or in a recomputation
   logits,                // born in the output layer or the loss, forward or backward
+  kv_cache,              // keys and values of earlier tokens, while generating
   activation_gradients,  // born in the backward pass
   temporaries,           // born in the optimizer step and not kept
   workspace,             // scratch memory of libraries inside the allocator; not counted in tensor bytes

@@ -19,6 +19,7 @@ struct TraceOptions {
   double lora_alpha = 8;             // adapters are scaled by lora_alpha / rank; PEFT's default
   AdamW adamw;
   double max_grad_norm = 1.0;  // 0: gradients are not clipped
+  bool every_pass = false;     // generation: play all passes, however many
 };
 
 // The loop of a plain PyTorch script: load; then per step forward, loss.backward(), clip_grad_norm_, optimizer.step(),

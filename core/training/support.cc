@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <string>
 
 namespace ledger {
@@ -26,6 +27,28 @@ bool names_no_module(const ModelConfig& c, const Recipe& r) {
   };
   return c.architecture != Architecture::plain && r.method != Method::full &&
          !std::all_of(r.targets.begin(), r.targets.end(), known);
+}
+
+constexpr Refusal kOnlyWhileGenerating[] = {
+    {"weights", "only_while_generating",
+     [](const ModelConfig&, const Recipe& r) { return r.weights != Weights::unquantised; }},
+    {"new_tokens", "only_while_generating",
+     [](const ModelConfig&, const Recipe& r) { return r.new_tokens != Recipe{}.new_tokens; }},
+    {"kv_cache", "only_while_generating",
+     [](const ModelConfig&, const Recipe& r) { return r.kv_cache != KvCacheKind::dynamic; }},
+    {"prefill_logits", "only_while_generating",
+     [](const ModelConfig&, const Recipe& r) { return r.prefill_logits != PrefillLogits::last; }},
+    {"no_grad", "only_while_generating", [](const ModelConfig&, const Recipe& r) { return !r.no_grad; }},
+};
+
+std::optional<Problem> first_of(std::span<const Refusal> refusals, const ModelConfig& config, const Recipe& recipe) {
+  for (const Refusal& refusal : refusals) {
+    if (refusal.applies(config, recipe)) {
+      return Problem{ProblemCode::unsupported_recipe, refusal.key, recipe_value(recipe, refusal.key), refusal.reason,
+                     ""};
+    }
+  }
+  return std::nullopt;
 }
 
 // First what no framework can run, then what is not modelled yet.
@@ -94,14 +117,13 @@ constexpr Refusal kRefusals[] = {
 
 }  // namespace
 
+std::optional<Problem> only_while_generating(const Recipe& recipe) {
+  return first_of(kOnlyWhileGenerating, {}, recipe);
+}
+
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe) {
-  for (const Refusal& refusal : kRefusals) {
-    if (refusal.applies(config, recipe)) {
-      return Problem{ProblemCode::unsupported_recipe, refusal.key, recipe_value(recipe, refusal.key), refusal.reason,
-                     ""};
-    }
-  }
-  return std::nullopt;
+  if (auto problem = only_while_generating(recipe)) return problem;
+  return first_of(kRefusals, config, recipe);
 }
 
 }  // namespace ledger

@@ -13,4 +13,7 @@ namespace ledger {
 // reason id.
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe);
 
+// The part of it that asks whether a training recipe sets what only task: generate reads.
+std::optional<Problem> only_while_generating(const Recipe& recipe);
+
 }  // namespace ledger

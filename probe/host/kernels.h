@@ -19,6 +19,7 @@ void eye(KernelCall& call);
 void arange(KernelCall& call);
 void fill_ones(KernelCall& call);
 void fill_zeros(KernelCall& call);
+void fill(KernelCall& call);
 void nothing(KernelCall& call);
 void not_computed(KernelCall& call);  // marks operators that the host has no kernel for; never called, see computes()
 
@@ -62,6 +63,8 @@ void mean(KernelCall& call);
 void sum(KernelCall& call);
 void vector_norm(KernelCall& call);
 void row_norm(KernelCall& call);
+void cumsum(KernelCall& call);
+void argmax(KernelCall& call);
 
 // kernels_shape.cc
 void cat(KernelCall& call);
@@ -114,6 +117,7 @@ void sgd_update(KernelCall& call);
 void quantise(KernelCall& call);
 void dequantise_absmax(KernelCall& call);
 void dequantise(KernelCall& call);
+void gemm_4bit(KernelCall& call);
 
 // Copies elements of one dtype bit by bit; `from` broadcasts to `to`.
 void move_elements(const HostView& to, const HostView& from);

@@ -45,7 +45,7 @@ void store_rows(const Matrix& m, std::uint64_t first, const std::vector<C>& from
 
 // A block of queries against a block of keys.
 struct BlockPair {
-  std::uint64_t query = 0, key = 0;  // first row of each
+  std::uint64_t query = 0, key = 0;  // places of the first of each among the keys
   std::size_t queries = 0, keys = 0;
 
   // How many keys of this block the i-th query sees.
@@ -111,13 +111,14 @@ struct RowState {
 template <class C>
 void attend(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& out, const Matrix& logsumexp) {
   const C scale = 1 / std::sqrt(static_cast<C>(q.cols));
+  const std::uint64_t before = k.rows - q.rows;  // keys of earlier tokens, which every query sees
   std::vector<C> queries, values, s, o;
   for (std::uint64_t first = 0; first < q.rows; first += kBlock) {
     const std::size_t count = std::min<std::uint64_t>(kBlock, q.rows - first);
     load_rows(queries, q, first, count);
     o.assign(count * v.cols, C{0});
     RowState<C> state(count);
-    for_each_key_block(first, count, k.rows, [&](const BlockPair& pair) {
+    for_each_key_block(before + first, count, k.rows, [&](const BlockPair& pair) {
       scores(s, pair, queries, k, scale);
       state.absorb(s, pair, [&](std::size_t i, C factor) {
         for (std::size_t j = 0; j < v.cols; ++j)
@@ -252,7 +253,7 @@ void backward(KernelCall& call) {
 }
 
 bool shapes_match(const HostView& q, const HostView& k, const HostView& v) {
-  return q.rank == 4 && k.rank == 4 && v.rank == 4 && q.sizes[2] == k.sizes[2] && q.sizes[3] == k.sizes[3] &&
+  return q.rank == 4 && k.rank == 4 && v.rank == 4 && q.sizes[2] <= k.sizes[2] && q.sizes[3] == k.sizes[3] &&
          k.sizes == v.sizes && k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0;
 }
 
@@ -260,12 +261,59 @@ constexpr const char* kBadShapes = "queries, keys and values have shapes that do
 
 }  // namespace
 
+namespace {
+
+// softmax(scale Q K^T + bias) V of one head; the bias hides keys, nothing else does.
+template <class C>
+void attend_biased(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& bias, const Matrix& out,
+                   const Matrix& logsumexp) {
+  const C scale = 1 / std::sqrt(static_cast<C>(q.cols));
+  std::vector<C> queries, keys, values, p(q.rows * k.rows, C{0}), o(q.rows * v.cols, C{0});
+  load_rows(queries, q, 0, q.rows);
+  load_rows(keys, k, 0, k.rows);
+  load_rows(values, v, 0, v.rows);
+  keys = transposed(keys, k.rows);
+  add_product({queries.data(), q.cols, 1, keys.data(), p.data(), q.rows, k.rows, q.cols});
+  for (std::size_t i = 0; i < q.rows; ++i) {
+    C* row = &p[i * k.rows];
+    for (std::size_t j = 0; j < k.rows; ++j)
+      row[j] = row[j] * scale + load_one<C>(bias.at(i, j), bias.dtype);
+    const C largest = *std::max_element(row, row + k.rows);
+    C total = 0;
+    for (std::size_t j = 0; j < k.rows; ++j)
+      total += row[j] = std::exp(row[j] - largest);
+    for (std::size_t j = 0; j < k.rows; ++j)
+      row[j] /= total;
+    store_one(logsumexp.at(i, 0), largest + std::log(total), logsumexp.dtype);
+  }
+  add_product({p.data(), k.rows, 1, values.data(), o.data(), q.rows, v.cols, k.rows});
+  store_rows(out, 0, o);
+}
+
+template <class C>
+void forward_biased(KernelCall& call) {
+  const HostView &q = call.in[0], &k = call.in[1], &v = call.in[2], &bias = call.in[3];
+  for (std::uint64_t b = 0; b < q.sizes[0]; ++b) {
+    for (std::uint64_t head = 0; head < q.sizes[1]; ++head) {
+      attend_biased<C>(matrix_of(q, b, head), matrix_of(k, b, head), matrix_of(v, b, head),
+                       matrix_of(bias, bias.sizes[0] == 1 ? 0 : b, 0), matrix_of(call.out[0], b, head),
+                       column_of(call.out[1], b, head));
+    }
+  }
+}
+
+}  // namespace
+
 void attention(KernelCall& call) {
-  if (!shapes_match(call.in[0], call.in[1], call.in[2])) {
+  if (!shapes_match(call.in[0], call.in[1], call.in[2]) ||
+      (call.in.size() == 4 && call.in[0].sizes[1] != call.in[1].sizes[1])) {
     call.error = kBadShapes;
     return;
   }
-  if (call.in[0].dtype == DType::f64) {  // not needs_double(): integers beside the result hold a random state
+  const bool wide =
+      call.in[0].dtype == DType::f64;  // not needs_double(): integers beside the result hold a random state
+  if (call.in.size() == 4) return wide ? forward_biased<double>(call) : forward_biased<float>(call);
+  if (wide) {
     forward<double>(call);
   } else {
     forward<float>(call);
@@ -273,7 +321,7 @@ void attention(KernelCall& call) {
 }
 
 void attention_backward(KernelCall& call) {
-  if (!shapes_match(call.in[1], call.in[2], call.in[3])) {
+  if (!shapes_match(call.in[1], call.in[2], call.in[3]) || call.in[1].sizes[2] != call.in[2].sizes[2]) {
     call.error = kBadShapes;
     return;
   }

@@ -82,6 +82,10 @@ void fill_zeros(KernelCall& call) {
   generate<double>(call.out[0], [](std::uint64_t) { return 0.0; });
 }
 
+void fill(KernelCall& call) {
+  generate<double>(call.out[0], [&](std::uint64_t) { return call.attr.x; });
+}
+
 void nothing(KernelCall&) {}
 void not_computed(KernelCall&) {}
 

@@ -27,7 +27,11 @@ double lowest(DType dtype) {
 void causal_mask(KernelCall& call) {
   const HostView& out = call.out[0];
   const std::uint64_t keys = out.sizes[out.rank - 1u], queries = out.sizes[out.rank - 2u];
-  generate<float>(out, [&](std::uint64_t i) { return i % keys <= i / keys % queries ? 1.0f : 0.0f; });
+  const auto before = static_cast<std::uint64_t>(call.attr.i[0]), window = static_cast<std::uint64_t>(call.attr.i[1]);
+  generate<float>(out, [&](std::uint64_t i) {
+    const std::uint64_t key = i % keys, query = i / keys % queries + before;
+    return key <= query && (window == 0 || key + window > query) ? 1.0f : 0.0f;
+  });
 }
 
 void additive_mask(KernelCall& call) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/base/number_format.h"
+#include "probe/host/gemm.h"
 #include "probe/host/kernels.h"
 #include "probe/host/nf4.h"
 #include "probe/host/strided_loop.h"
@@ -98,6 +99,54 @@ void dequantise(KernelCall& call) {
     const unsigned pair = codes[i / 2];
     return table[i % 2 == 0 ? pair >> 4 : pair & 15u] * absmax[i / kNf4Block];
   });
+}
+
+namespace {
+
+// The scales of a weight in fp32, from those two levels that double quantisation keeps.
+std::vector<float> whole_scales(const KernelCall& call) {
+  std::vector<float> scales = read(call.in[2]);
+  if (call.in[2].dtype != DType::u8) return scales;
+  const std::vector<float> offset = read(call.in[4]), absmax = read(call.in[5]), map = read(call.in[6]);
+  for (std::size_t i = 0; i < scales.size(); ++i)
+    scales[i] = map[static_cast<std::size_t>(scales[i])] * absmax[i / kAbsmaxBlock] + offset[0];
+  return scales;
+}
+
+Matrix dense(std::vector<float>& values, std::uint64_t rows, std::uint64_t cols) {
+  constexpr std::ptrdiff_t kElement = sizeof(float);
+  return {reinterpret_cast<std::byte*>(values.data()),  DType::f32, rows, cols,
+          static_cast<std::ptrdiff_t>(cols) * kElement, kElement};
+}
+
+Matrix transposed(const Matrix& m) {
+  return {m.data, m.dtype, m.cols, m.rows, m.col_stride, m.row_stride};
+}
+
+}  // namespace
+
+// The whole weight is decoded here, for the time of the call; the kernel on a GPU decodes it piece by piece.
+void gemm_4bit(KernelCall& call) {
+  const std::uint64_t in = call.in[0].last_size(), out = call.out[0].last_size(), rows = call.in[0].numel() / in;
+  std::vector<float> x = read(call.in[0]), weight = read(call.in[1]), bias;
+  if (weight.size() * 2 < in * out) {
+    call.error = "there are fewer codes than weights";
+    return;
+  }
+  const std::vector<float> scales = whole_scales(call), table = read(call.in[3]), pairs = weight;
+  weight.resize(in * out);
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const auto pair = static_cast<unsigned>(pairs[i / 2]);
+    weight[i] = float_from_bf16(bf16_from_float(table[i % 2 == 0 ? pair >> 4 : pair & 15u] * scales[i / kNf4Block]));
+  }
+  const bool biased = call.in.size() % 3 == 2;  // 4 or 7 without, 5 or 8 with
+  if (biased) bias = read(call.in.back());
+  Matrix repeated = dense(bias, rows, out);
+  repeated.row_stride = 0;
+  std::vector<float> product(rows * out);
+  multiply<float>(dense(x, rows, in), transposed(dense(weight, out, in)), dense(product, rows, out),
+                  biased ? &repeated : nullptr);
+  write<float>(call.out[0], product);
 }
 
 }  // namespace ledger::host

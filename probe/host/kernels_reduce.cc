@@ -76,6 +76,40 @@ void mean(KernelCall& call) {
   reduce(call, static_cast<double>(outputs) / static_cast<double>(call.in[0].numel()));
 }
 
+void cumsum(KernelCall& call) {
+  const HostView &out = call.out[0], &in = call.in[0];
+  const std::size_t width = in.last_size();
+  for_each_vector<2>({out, in}, [&](const auto& at) {
+    double total = 0;
+    for (std::size_t i = 0; i < width; ++i) {
+      const auto place = static_cast<std::ptrdiff_t>(i);
+      total += load_one<double>(at[1] + place * last_step(in), in.dtype);
+      store_one(at[0] + place * last_step(out), total, out.dtype);
+    }
+  });
+}
+
+void argmax(KernelCall& call) {
+  HostView places = call.out[0];  // one column at every row of the input
+  const HostView& in = call.in[0];
+  places.sizes[places.rank] = 1;
+  places.strides[places.rank++] = 0;
+  const std::size_t width = in.last_size();
+  places.sizes = in.sizes;
+  for_each_vector<2>({places, in}, [&](const auto& at) {
+    std::size_t best = 0;
+    double largest = load_one<double>(at[1], in.dtype);
+    for (std::size_t i = 1; i < width; ++i) {
+      const double value = load_one<double>(at[1] + static_cast<std::ptrdiff_t>(i) * last_step(in), in.dtype);
+      if (value > largest) {
+        largest = value;
+        best = i;
+      }
+    }
+    store_one(at[0], static_cast<double>(best), places.dtype);
+  });
+}
+
 void vector_norm(KernelCall& call) {
   store_one(call.out[0].data, norm(call.in[0]), call.out[0].dtype);
 }

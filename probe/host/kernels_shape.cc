@@ -132,8 +132,8 @@ void pad_right(KernelCall& call) {
   const std::size_t last = call.out[0].rank - 1u;
   HostView kept = call.out[0];
   HostView padding = call.out[0];
-  kept.sizes[last] -= 1;
-  padding.sizes[last] = 1;
+  kept.sizes[last] = call.in[0].sizes[last];
+  padding.sizes[last] -= kept.sizes[last];
   padding.data += static_cast<std::ptrdiff_t>(kept.sizes[last]) * kept.byte_stride(last);
   move_elements(kept, call.in[0]);
   generate<double>(padding, [&](std::uint64_t) { return static_cast<double>(call.attr.i[0]); });

@@ -111,7 +111,8 @@ TEST(Recipe, DefaultsAndOrderAreTheContracts) {
       R"({"stack":"hf","method":"full","precision":"bf16","autocast":false,"optimizer":"adamw_fused","batch":1,)"
       R"("seq":2048,"grad_accum":1,"attention":"sdpa","checkpointing":"none","loss":"full","compile":false,)"
       R"("keep_outputs":false,"rank":16,"targets":"all-linear","lora_dropout":0,"adapter_dtype":"fp32","dora":false,)"
-      R"("double_quant":true,"prepare_kbit":true,"dp":1,"tp":1,"pp":1,"cp":1,"ep":1,"sequence_parallel":false,"zero":0,)"
+      R"("double_quant":true,"prepare_kbit":true,"task":"training",)"
+      R"("weights":"unquantised","new_tokens":128,"kv_cache":"dynamic","prefill_logits":"last","no_grad":true,"dp":1,"tp":1,"pp":1,"cp":1,"ep":1,"sequence_parallel":false,"zero":0,)"
       R"("pipeline_schedule":"1f1b","micro_batches":1,"fsdp":0,"units":"layers","reshard_after_forward":true,)"
       R"("param_dtype":"bf16","reduce_dtype":"fp32","ddp_bucket_view":false,"offload":"none","gpu":"h100-80gb",)"
       R"("memory_limit_bytes":0,"allocator":"torch"})");

@@ -202,6 +202,26 @@ TEST_F(Cli, MeasuresOnTheHostAndAgreesWithItsPrediction) {
   EXPECT_EQ(number(measured, "peaks.allocated_bytes"), number(measured, "prediction.peaks.allocated_bytes"));
 }
 
+TEST_F(Cli, GeneratesOnTheHostAndAgreesWithItsPrediction) {
+  const Outcome run =
+      probe("--model tiny.json --device host --task generate --seq 12 --new-tokens 5 --check 0% --json out.json");
+  EXPECT_EQ(run.code, 0) << run.err;
+  const Json measured = parsed(contents(folder / "out.json"));
+  EXPECT_EQ(at(measured, "phases").items().size(), 6u);
+  EXPECT_EQ(text(measured, "phases.5.name"), "decode4");
+  EXPECT_TRUE(at(measured, "prediction.events_identical").as_bool().value_or(false));
+  EXPECT_EQ(at(measured, "steps").items().size(), 0u);
+}
+
+TEST_F(Cli, WhatTheHostCannotGenerateItRefusesByName) {
+  const Outcome many = probe("--model tiny.json --device host --task generate --new-tokens 500");
+  EXPECT_EQ(many.code, 2);
+  EXPECT_NE(many.err.find("at most 9 with --new-tokens"), std::string::npos) << many.err;
+  const Outcome int8 = probe("--model tiny.json --device host --task generate --new-tokens 2 --weights int8");
+  EXPECT_EQ(int8.code, 2);
+  EXPECT_NE(int8.err.find("no kernel for int8_linear"), std::string::npos) << int8.err;
+}
+
 TEST_F(Cli, OutOfMemoryIsAResultThatNamesTheTensor) {
   const Outcome outcome = probe("--device host --model tiny.json --seq 12 --mem-limit 1MiB --json -");
   EXPECT_EQ(outcome.code, 3);

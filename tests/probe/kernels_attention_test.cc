@@ -185,5 +185,34 @@ TEST(AttentionKernels, HeadsThatDoNotDivideAreAFailure) {
                   .failure);
 }
 
+// The last queries of a text, alone, see what they see among all of them.
+TEST(AttentionKernels, LaterQueriesSeeAllEarlierKeys) {
+  const AttentionCase c{"", 2, 4, 2, 70, 8, DType::f64};
+  const Qkv whole = random_qkv(c);
+  const TestTensor all = attend(whole).out;
+  Qkv last = whole;
+  last.q.sizes[2] = 3;
+  last.q.offset += static_cast<std::uint64_t>(67 * last.q.strides[2]);
+  const TestTensor few = attend(last).out;
+  for (std::uint64_t head = 0; head < 8; ++head) {
+    for (std::uint64_t i = 0; i < 3 * 8; ++i)
+      ASSERT_NEAR(few[head * 24 + i], all[(head * 70 + 67) * 8 + i], 1e-12) << head << ", " << i;
+  }
+}
+
+// A bias that hides what causality hides changes nothing.
+TEST(AttentionKernels, ABiasHidesKeysAsCausalityDoes) {
+  const Qkv x = random_qkv({"", 2, 3, 3, 21, 8, DType::f64});
+  std::vector<double> hidden(2 * 21 * 21);
+  for (std::size_t i = 0; i < hidden.size(); ++i)
+    hidden[i] = i % 21 <= i / 21 % 21 ? 0 : -std::numeric_limits<double>::infinity();
+  const TestTensor bias = dense(DType::f64, {2, 1, 21, 21}, hidden);
+  const TestTensor causal = attend(x).out;
+  const std::vector<TestTensor> biased =
+      run_op(OpKind::efficient_attention, {x.q, x.k, x.v, bias},
+             {empty_like(x.q), empty(DType::f32, {2, 3, 32}), empty(DType::i64, {}), empty(DType::i64, {})});
+  expect_near(biased[0], causal.values(), 1e-12, 1e-13);
+}
+
 }  // namespace
 }  // namespace ledger::one_op

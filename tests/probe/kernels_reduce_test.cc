@@ -53,6 +53,18 @@ TEST_P(ReduceKernels, SumsAndMeansAreTheExactOnesRoundedOnce) {
   }
 }
 
+TEST(ReduceKernels, CumsumCountsPositions) {
+  const TestTensor mask = dense(DType::i64, {2, 4}, {0, 1, 1, 1, 1, 1, 1, 1});
+  const TestTensor out = run_op(OpKind::cumsum, {mask}, {empty(DType::i64, {2, 4})})[0];
+  EXPECT_EQ(out.values(), (std::vector<double>{0, 1, 2, 3, 1, 2, 3, 4}));
+}
+
+TEST(ReduceKernels, ArgmaxTakesTheFirstOfEquals) {
+  const TestTensor logits = dense(DType::f32, {3, 4}, {-1, 5, 5, 2, 7, 0, 0, 0, -9, -8, -8.5, -7});
+  const TestTensor out = run_op(OpKind::argmax, {logits}, {empty(DType::i64, {3})})[0];
+  EXPECT_EQ(out.values(), (std::vector<double>{1, 0, 3}));
+}
+
 TEST(ReduceKernels, AnExpandedGradientIsSummedAsOftenAsItIsRepeated) {
   TestTensor in = random(DType::f32, {1, 5});
   in.sizes[0] = 6;

@@ -30,6 +30,22 @@ TEST(ShapeKernels, PadRightAddsOneColumn) {
   EXPECT_EQ(out.memory, (std::vector<double>{1, 2, 3, -100, 4, 5, 6, -100}));
 }
 
+TEST(ShapeKernels, PadRightAddsAsManyColumnsAsTheResultHasMore) {
+  const TestTensor bias = dense(DType::f32, {2, 1, 2}, {1, 2, 3, 4});
+  const TestTensor out = run_op(OpKind::pad_right, {bias}, {empty(DType::f32, {2, 1, 4})}, {0, {0, 0}})[0];
+  EXPECT_EQ(out.memory, (std::vector<double>{1, 2, 0, 0, 3, 4, 0, 0}));
+}
+
+TEST(ShapeKernels, CatJoinsALayersCacheAlongItsTokens) {
+  const TestTensor old = random(DType::bf16, {2, 3, 4, 5}), fresh = transpose(random(DType::bf16, {2, 1, 3, 5}), 1, 2);
+  const TestTensor out = run_op(OpKind::cat, {old, fresh}, {empty(DType::bf16, {2, 3, 5, 5})}, {0, {2, 0}})[0];
+  for (std::uint64_t i = 0; i < out.numel(); ++i) {
+    const std::uint64_t d = i % 5, token = i / 5 % 5, head = i / 25;
+    EXPECT_EQ(out[i], token < 4 ? old[(head * 4 + token) * 5 + d] : fresh[head * 5 + d]) << i;
+  }
+  EXPECT_EQ(run_op(OpKind::cat, {fresh}, {empty(DType::bf16, {2, 3, 1, 5})}, {0, {2, 0}})[0].values(), fresh.values());
+}
+
 TEST(ShapeKernels, StackCollectsScalars) {
   const TestTensor out =
       run_op(OpKind::stack, {filled(DType::f32, {}, 2), filled(DType::f32, {}, 3)}, {empty(DType::f32, {2})})[0];

@@ -64,6 +64,16 @@ TEST(MaskKernels, AQuerySeesItselfAndWhatIsBefore) {
     EXPECT_EQ(mask[i], i % 4 <= i / 4 % 3 ? 1 : 0) << i;
 }
 
+// Two queries behind three earlier keys, of which a window of two shows one: the token before the query's own.
+TEST(MaskKernels, KeysBeforeTheQueriesAreSeenAsFarAsAWindowReaches) {
+  const auto mask = [](std::int64_t before, std::int64_t window) {
+    return run_op(OpKind::causal_mask, {}, {empty(DType::boolean, {1, 1, 2, 6})}, {0, {before, window}})[0].values();
+  };
+  EXPECT_EQ(mask(3, 0), (std::vector<double>{1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(mask(3, 2), (std::vector<double>{0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(mask(0, 2), (std::vector<double>{1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0}));
+}
+
 struct Lowest {
   DType dtype;
   double value;  // torch.finfo(dtype).min

@@ -55,7 +55,7 @@ Tensor product(const Material& m) {
 Tensor attention(const Material& m, Attention kind, Dim kv_heads) {
   const Tensor kv = kv_heads.size == kHeads.size ? m.y * 20.0 : slice(m.y, -1, 0, kHalf) * 20.0;
   const Tensor q = heads(m.x * 20.0, kHeads), k = heads(kv, kv_heads), v = heads(kv * m.column, kv_heads);
-  return attend(kind, q, k, v, make_mask(kind, m.x.tape(), kS, DType::f64)).output;
+  return attend(kind, q, k, v, make_mask(kind, m.x.tape(), {.s = kS, .keys = kS}, DType::f64)).output;
 }
 
 Tensor block(const Material& m, const Tensor& x) {

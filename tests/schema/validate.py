@@ -109,6 +109,21 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.measured["status"], "ok")
         self.assertTrue(self.measured["prediction"]["events_identical"])
 
+    def test_measured_generation(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "out.json"
+            command = [BIN / "probe", "--model", ROOT / "docs/examples/tiny-llama.json", "--device", "host", "--task", "generate",
+                       "--seq", "16", "--new-tokens", "4", "--json", path]
+            subprocess.run(command, capture_output=True, text=True, check=True)
+            measured = json.loads(path.read_text())
+        self.valid("measured", measured)
+        self.adds_up(measured)
+        self.assertEqual([phase["name"] for phase in measured["phases"]], ["load", "prefill", "decode1", "decode2", "decode3"])
+        self.assertTrue(measured["prediction"]["events_identical"])
+        answer = core(["compare " + json.dumps({"measured": measured})])[0]
+        self.valid("comparison", answer["comparison"])
+        self.assertEqual([row["difference_bytes"] for row in answer["comparison"]["phases"]], [0] * 5)
+
     def test_measured_names_no_machine(self):
         for private in (str(pathlib.Path.home()), str(ROOT), tempfile.gettempdir(), subprocess.getoutput("hostname")):
             if len(private) > 3:

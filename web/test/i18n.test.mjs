@@ -111,6 +111,9 @@ test('phases and categories are named, unknown ids shown as they are', () => {
   assert.equal(en.phase('step2.backward'), 'backward of step 2');
   assert.equal(zh.phase('step1.2.forward'), '第 1.2 步前向');
   assert.equal(en.category('[allocator rounding]'), 'Allocator rounding');
+  assert.equal(en.phase('prefill'), 'prefill');
+  assert.equal(en.phase('decode127'), 'decode of step 127');
+  assert.equal(zh.phase('skipped2'), '略去的步');
   assert.equal(en.phase('step3.sing'), 'sing of step 3');
 });
 

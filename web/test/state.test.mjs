@@ -45,11 +45,19 @@ test('presets have distinct ids, a source and a config', () => {
 });
 
 test('adapters have their keys under LoRA and QLoRA, 4-bit weights under QLoRA, decoders what plain stacks have not', () => {
-  const used = (method, plain = false) => ['rank', 'dora', 'double_quant', 'seq', 'batch'].filter((name) => isUsed(name, method, plain));
+  const used = (method, plain = false) => ['rank', 'dora', 'double_quant', 'seq', 'batch'].filter((name) => isUsed(name, { method }, plain));
   assert.deepEqual(used('full'), ['seq', 'batch']);
   assert.deepEqual(used('lora'), ['rank', 'dora', 'seq', 'batch']);
   assert.deepEqual(used('qlora'), ['rank', 'dora', 'double_quant', 'seq', 'batch']);
   assert.deepEqual(used('full', true), ['batch']);
+});
+
+test('generating has keys of its own, and none that only training reads', () => {
+  const used = (recipe) => ['task', 'optimizer', 'method', 'rank', 'double_quant', 'new_tokens', 'kv_cache', 'seq'].filter((name) => isUsed(name, recipe, false));
+  assert.deepEqual(used({}), ['task', 'optimizer', 'method', 'seq']);
+  assert.deepEqual(used({ task: 'generate' }), ['task', 'new_tokens', 'kv_cache', 'seq']);
+  assert.deepEqual(used({ task: 'generate', weights: 'nf4' }), ['task', 'double_quant', 'new_tokens', 'kv_cache', 'seq']);
+  assert.deepEqual(withoutUnused({ task: 'generate', method: 'lora', rank: 8, new_tokens: 5 }, false), { task: 'generate', new_tokens: 5 });
 });
 
 test('what a recipe makes no use of leaves it', () => {

@@ -59,8 +59,8 @@ export class RecipeForm extends LedgerElement {
 
   // What the recipe makes use of, and what a problem names, so that it can be mended.
   private keys(group: Group): RecipeKey[] {
-    const method = String(this.recipe['method'] ?? this.defaults['method']);
-    return keysOf(group, this.catalogue.recipe_keys).filter((key) => isUsed(key.name, method, this.plain) || this.named(key));
+    const recipe = { ...this.defaults, ...this.recipe };
+    return keysOf(group, this.catalogue.recipe_keys).filter((key) => isUsed(key.name, recipe, this.plain) || this.named(key));
   }
 
   private folded(group: 'more' | 'gpus'): TemplateResult {

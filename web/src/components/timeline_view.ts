@@ -37,7 +37,7 @@ export class TimelineView extends LedgerElement {
   protected override render(): TemplateResult {
     const { i18n, report } = this;
     const frame = this.size.width > 0 ? chartFrame(report, this.size.width) : undefined;
-    return html`<h2>${i18n.t('timeline.heading')}</h2>
+    return html`<h2>${this.heading()}</h2>
       ${frame ? this.chart(frame) : nothing}
       <div class="readout">
         <div class="bar">
@@ -49,6 +49,10 @@ export class TimelineView extends LedgerElement {
         ${this.alive()}
       </div>
       <details><summary>${i18n.t('timeline.table')}</summary>${this.phaseTable()}</details>`;
+  }
+
+  private heading(): string {
+    return this.i18n.t(this.report.recipe['task'] === 'generate' ? 'timeline.heading.generate' : 'timeline.heading');
   }
 
   private chart(frame: ChartFrame): TemplateResult {
@@ -125,7 +129,7 @@ export class TimelineView extends LedgerElement {
   private phaseTable(): TemplateResult {
     const { i18n } = this;
     const cell = (bytes: number): TemplateResult => html`<td class="right" title=${i18n.format.exact(bytes)}>${i18n.bytes(bytes)}</td>`;
-    return html`<div class="scroll" tabindex="0" role="region" aria-label=${i18n.t('timeline.heading')}><table>
+    return html`<div class="scroll" tabindex="0" role="region" aria-label=${this.heading()}><table>
       <thead><tr>
         <th scope="col">${i18n.t('table.phase')}</th>
         ${(['table.start', 'table.peak', 'table.end', 'table.allocated', 'table.reserved'] as const).map((key) => html`<th scope="col" class="right">${i18n.t(key)}</th>`)}

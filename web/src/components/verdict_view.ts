@@ -57,6 +57,7 @@ export class VerdictView extends LedgerElement {
     const { recipe, model } = this.report;
     const method = this.i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
     const values = { model: this.modelName, method, precision: String(recipe['precision']), gpu: this.gpuName, batch: this.number('batch'), seq: this.number('seq') };
+    if (recipe['task'] === 'generate') return this.i18n.t('verdict.run.generate', { ...values, tokens: this.number('new_tokens') });
     return this.i18n.t(model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run', values);
   }
 

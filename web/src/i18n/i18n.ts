@@ -53,7 +53,7 @@ export class I18n {
     return this.maybe(`key.${name}`, name);
   }
 
-  // "step2.backward" -> "backward of step 2"; "step1.2.forward" -> "forward of step 1.2".
+  // "step2.backward" -> "backward of step 2"; "step1.2.forward" -> "forward of step 1.2"; "decode7" -> "decode of step 7".
   phase(id: string): string {
     const { step, name } = splitPhase(id);
     const phase = this.maybe(`phase.${name}`, name);
@@ -73,7 +73,7 @@ export async function loadProblemTexts(lang: Lang): Promise<ProblemTexts> {
 }
 
 export function splitPhase(id: string): { step: string; name: string } {
-  const match = /^step([\d.]+)\.(\w+)$/.exec(id);
+  const match = /^step([\d.]+)\.(\w+)$/.exec(id) ?? /^(?=decode(\d+))(decode)\d+$/.exec(id) ?? /^()(skipped)\d+$/.exec(id);
   return { step: match?.[1] ?? '', name: match?.[2] ?? id };
 }
 

@@ -7,18 +7,20 @@ export type Group = 'main' | 'adapter' | 'more' | 'gpus';
 const MAIN = ['method', 'precision', 'gpu', 'batch', 'seq', 'optimizer', 'checkpointing', 'attention', 'autocast'];
 const ADAPTER = ['rank', 'adapter_dtype', 'targets', 'lora_dropout', 'dora'];
 const FOUR_BIT = ['double_quant', 'prepare_kbit'];
-const MORE = ['stack', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'keep_outputs'];
+const GENERATING = ['new_tokens', 'weights', 'kv_cache', 'prefill_logits', 'no_grad'];
+const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'grad_accum', 'keep_outputs', 'offload', 'compile'];
+const MORE = ['task', 'stack', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'keep_outputs'];
 const GPUS = [
   'dp', 'tp', 'pp', 'cp', 'ep', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
   'param_dtype', 'reduce_dtype', 'ddp_bucket_view',
 ];
-const DECODER = ['method', 'seq', 'checkpointing', 'attention', 'loss', 'autocast', ...ADAPTER, ...FOUR_BIT];
+const DECODER = ['task', ...GENERATING, 'method', 'seq', 'checkpointing', 'attention', 'loss', 'autocast', ...ADAPTER, ...FOUR_BIT];
 
-const ORDER: Readonly<Record<Group, readonly string[]>> = { main: MAIN, adapter: [...ADAPTER, ...FOUR_BIT], more: MORE, gpus: GPUS };
+const ORDER: Readonly<Record<Group, readonly string[]>> = { main: [...MAIN, ...GENERATING], adapter: [...ADAPTER, ...FOUR_BIT], more: MORE, gpus: GPUS };
 
 // Keys of a newer core are found under "more".
 export function groupOf(name: string): Group {
-  if (MAIN.includes(name)) return 'main';
+  if (MAIN.includes(name) || GENERATING.includes(name)) return 'main';
   if (GPUS.includes(name)) return 'gpus';
   return ADAPTER.includes(name) || FOUR_BIT.includes(name) ? 'adapter' : 'more';
 }
@@ -28,15 +30,21 @@ export function keysOf(group: Group, keys: readonly RecipeKey[]): RecipeKey[] {
   return keys.filter((key) => groupOf(key.name) === group).sort((a, b) => (place(a) < place(b) ? -1 : 1));
 }
 
-// Adapters have their keys under LoRA and QLoRA alone, 4-bit weights under QLoRA, decoders what plain stacks have not.
-export function isUsed(name: string, method: string, plain: boolean): boolean {
+// Adapters have their keys under LoRA and QLoRA alone, 4-bit weights under QLoRA, decoders what plain stacks have not;
+// generating has keys of its own and none that only training reads.
+export function isUsed(name: string, recipe: Recipe, plain: boolean): boolean {
   if (plain && DECODER.includes(name)) return false;
+  if (!plain && recipe['task'] === 'generate') {
+    if (name === 'double_quant') return recipe['weights'] === 'nf4';
+    return ![...TRAINING, ...ADAPTER, ...FOUR_BIT].includes(name);
+  }
+  if (GENERATING.includes(name)) return false;
+  const method = plain ? 'full' : (recipe['method'] ?? 'full');
   if (FOUR_BIT.includes(name)) return method === 'qlora';
   return !ADAPTER.includes(name) || method !== 'full';
 }
 
 // The recipe without what it makes no use of: nothing out of sight stands in the way, or in the link.
 export function withoutUnused(recipe: Recipe, plain: boolean): Recipe {
-  const method = plain ? 'full' : String(recipe['method'] ?? 'full');
-  return Object.fromEntries(Object.entries(recipe).filter(([name]) => isUsed(name, method, plain)));
+  return Object.fromEntries(Object.entries(recipe).filter(([name]) => isUsed(name, recipe, plain)));
 }
