@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/trace/tape.h"
+#include "core/training/support.h"
 
 namespace ledger {
 namespace {
@@ -75,7 +76,40 @@ Bytes frozen_bytes(const Recipe& recipe, std::uint64_t parameters) {
   return recipe.method == Method::qlora ? times(parameters, 55) / 100 : times(parameters, 2);
 }
 
+// Keys and values of `tokens` in bf16.
+Bytes cached_bytes(const ModelConfig& c, const Recipe& recipe, std::uint64_t tokens) {
+  const std::uint64_t kv_dim = times(c.num_key_value_heads, c.head_dim);
+  return times(times(times(4, c.num_hidden_layers), times(recipe.batch, tokens)), kv_dim);
+}
+
+Trace generation(const ModelConfig& config, const Recipe& recipe) {
+  Tape tape;
+  tape.begin_phase("load");
+  const Bytes bytes = course_inference_bytes(recipe, parameter_count(config));
+  const Tensor weights = block(tape, "weights", Category::weights, bytes, 1);
+  tape.begin_phase("prefill");
+  Tensor cache = block(tape, "kv_cache", Category::kv_cache, cached_bytes(config, recipe, recipe.seq), 1);
+  if (recipe.new_tokens > 1) {
+    tape.begin_phase("decode" + std::to_string(recipe.new_tokens - 1));
+    cache.reset();
+    const std::uint64_t tokens = plus(recipe.seq, recipe.new_tokens - 1);
+    cache = block(tape, "kv_cache", Category::kv_cache, cached_bytes(config, recipe, tokens), 1);
+  }
+  return tape.finish();
+}
+
 }  // namespace
+
+Bytes course_inference_bytes(const Recipe& recipe, std::uint64_t parameters) {
+  switch (recipe.weights) {
+    case Weights::nf4:
+      return divide_up(parameters, 2);
+    case Weights::int8:
+      return parameters;
+    default:
+      return times(parameters, 2);
+  }
+}
 
 // r x (in + out) of every linear layer of the decoder: q, k, v, o, gate, up, down.
 std::uint64_t course_adapter_parameters(const ModelConfig& c, const Recipe& recipe) {
@@ -110,6 +144,14 @@ Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std:
   if (recipe.method != Method::full && config.architecture == Architecture::plain) {
     return refuse(recipe, "method", "adapters_need_a_decoder");
   }
+  if (recipe.task == Task::generate) {
+    if (config.architecture == Architecture::plain) return refuse(recipe, "task", "plain_stack_generates_nothing");
+    if (recipe.method != Method::full) return refuse(recipe, "method", "adapters_not_modelled_in_generation");
+    Trace trace = generation(config, recipe);
+    if (trace.overflow) return Problem{ProblemCode::overflow, "batch, seq", "", "", ""};
+    return trace;
+  }
+  if (auto problem = only_while_generating(recipe)) return *problem;
   if (find(recipe.optimizer) == nullptr) return refuse(recipe, "optimizer", "optimizer_not_modelled");
   const std::uint64_t all = parameter_count(config);
   const bool full = recipe.method == Method::full;

@@ -2,7 +2,7 @@
 //
 // Bytes per trainable parameter by precision and optimizer, activations as L x b x s x (6 h + 3 ffn) x 2 bytes, or
 // L x b x s x h x 2 with checkpointing. For teaching, beside the exact accounting of the other stacks.
-// Source: the course chapter's ledger (docs/course.md); figures C2-C11, C20.
+// Source: the course chapter's ledger (docs/course.md); figures C2-C12, C20, C21.
 #pragma once
 
 #include "core/base/problem.h"
@@ -31,6 +31,10 @@ std::uint64_t course_adapter_parameters(const ModelConfig& config, const Recipe&
 // Layer inputs or the rough full activations, in bytes. Linear in b, s, L and h; independent of the parameter count.
 Bytes course_activations(const ModelConfig& config, const Recipe& recipe);
 
+// One copy of the weights and nothing else: 2, 1 or half a byte a parameter.
+Bytes course_inference_bytes(const Recipe& recipe, std::uint64_t parameters);
+
+// With task: generate, the weights and a cache of keys and values that grows from the prompt to the whole text.
 Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std::uint32_t steps);
 
 }  // namespace ledger

@@ -63,14 +63,18 @@ DType autocast_dtype(const Recipe& recipe) {
 }
 
 // torch.amp.GradScaler: two scalars that stay, one a step that does not. Source: torch/amp/grad_scaler.py.
+// Not here: scaler.update(), which doubles the scale after 2000 steps and halves it after a step with an infinite
+// gradient, which it skips; no byte depends on it.
 struct GradScaler {
+  static constexpr double kInitialScale = 65536;
+
   Tensor scale, growth_tracker;
 
   explicit GradScaler(Tape& tape) {
     const Tape::Scope scope(tape, "grad_scaler");
     const Tape::In in(tape, Category::optimizer_states);
-    scale = zeros(tape, Shape{}, DType::f32);
-    growth_tracker = zeros(tape, Shape{}, DType::i32);
+    scale = full(tape, Shape{}, kInitialScale, DType::f32);
+    growth_tracker = full(tape, Shape{}, 0, DType::i32);
   }
 
   // scaler.unscale_: found_inf, and the gradients in place.
