@@ -153,6 +153,10 @@ bool generates(const Prediction& p) {
   return p.recipe.task == Task::generate && traced_decoder(p);
 }
 
+bool steps_with(const Prediction& p, Optimizer optimizer) {
+  return p.recipe.task == Task::training && p.recipe.optimizer == optimizer;
+}
+
 bool trains_decoder(const Prediction& p) {
   return traced_decoder(p) && p.recipe.task == Task::training;
 }
@@ -167,12 +171,11 @@ constexpr NotModelled kNotModelled[] = {
     {"kernel_launch_scratch", [](const Prediction& p) { return p.recipe.stack != Stack::course; }},
     {"quantised_optimizer_step_scratch",
      [](const Prediction& p) {
-       if (p.recipe.task != Task::training) return false;
-       return p.recipe.optimizer == Optimizer::adamw_ao_8bit || p.recipe.optimizer == Optimizer::adamw_ao_4bit;
+       return steps_with(p, Optimizer::adamw_ao_8bit) || steps_with(p, Optimizer::adamw_ao_4bit);
      }},
     {"cudnn_workspace",
      [](const Prediction& p) { return traced_decoder(p) && p.recipe.attention == Attention::cudnn; }},
-    {"svd_workspace", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::galore_adamw; }},
+    {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},
     {"decode_passes_between",
      [](const Prediction& p) { return skips_passes(p) && p.recipe.kv_cache != KvCacheKind::fixed; }},
     {"split_attention_scratch",
@@ -220,17 +223,16 @@ constexpr Note kNotes[] = {
      }},
     {"embeddings_keep_32_bit_states",
      [](const Prediction& p) {
-       const bool bnb =
-           p.recipe.optimizer == Optimizer::adamw_8bit || p.recipe.optimizer == Optimizer::paged_adamw_8bit;
-       return bnb && p.recipe.method == Method::full && p.recipe.task == Task::training;
+       const bool bnb = steps_with(p, Optimizer::adamw_8bit) || steps_with(p, Optimizer::paged_adamw_8bit);
+       return bnb && p.recipe.method == Method::full;
      }},
     {"graph_kept_by_cache", [](const Prediction& p) { return generates(p) && !p.recipe.no_grad; }},
     {"window_cache_keeps_the_prompt",
      [](const Prediction& p) {
        return generates(p) && p.config.sliding_window != 0 && p.recipe.seq >= p.config.sliding_window;
      }},
-    {"muon_takes_hidden_matrices_only", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::muon; }},
-    {"galore_keeps_full_gradients", [](const Prediction& p) { return p.recipe.optimizer == Optimizer::galore_adamw; }},
+    {"muon_takes_hidden_matrices_only", [](const Prediction& p) { return steps_with(p, Optimizer::muon); }},
+    {"galore_keeps_full_gradients", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},
     {"layer_inputs_in_host_memory",
      [](const Prediction& p) { return p.recipe.checkpointing == Checkpointing::offload; }},
     {"chunked_loss_copies_the_head",

@@ -28,7 +28,8 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
 CacheOptions cache_options(const ModelConfig& config, const Recipe& recipe) {
   // generate() sizes a static cache for all but the last token: max_length - 1.
   const std::uint64_t capacity = plus(recipe.seq, recipe.new_tokens - 1);
-  return {recipe.kv_cache, config.num_hidden_layers, config.sliding_window, capacity};
+  const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
+  return {recipe.kv_cache, layers, config.sliding_window, capacity};
 }
 
 class GenerationLoop {
