@@ -1,0 +1,160 @@
+#include "core/oom/against_report.h"
+
+#include <algorithm>
+
+namespace ledger::oom {
+namespace {
+
+constexpr Bytes kSmall = kMiB;             // c10/cuda/CUDACachingAllocator: kSmallSize
+constexpr Bytes kSmallBuffer = 2 * kMiB;   // kSmallBuffer, kRoundLarge
+constexpr Bytes kLargeBuffer = 20 * kMiB;  // kLargeBuffer
+constexpr Bytes kLeastLarge = 10 * kMiB;   // kMinLargeAlloc
+constexpr std::size_t kMostMatches = 6;
+
+Bytes unsigned_at(const Json& object, const char* key) {
+  const Json* found = object.find(key);
+  return found == nullptr ? 0 : found->as_unsigned().value_or(0);
+}
+
+std::string text_at(const Json& object, const char* key) {
+  const Json* found = object.find(key);
+  const auto text = found == nullptr ? std::nullopt : found->as_string();
+  return text ? std::string(*text) : std::string();
+}
+
+// Two decimals of MiB or GiB are what a message keeps of a number.
+bool prints_as(Bytes bytes, Bytes printed) {
+  const Bytes slack = printed >= kGiB ? kGiB / 200 + 1 : kMiB / 200 + 1;
+  return bytes <= plus(printed, slack) && plus(bytes, slack) >= printed;
+}
+
+TensorMatch match_of(const Json& tensor, Bytes bytes, std::uint64_t element_bytes, bool other) {
+  TensorMatch match;
+  match.name = text_at(tensor, "name");
+  match.category = text_at(tensor, "category");
+  match.op = text_at(tensor, "op");
+  match.dtype = text_at(tensor, "dtype");
+  match.count = unsigned_at(tensor, "count");
+  match.bytes = bytes;
+  match.element_bytes = element_bytes;
+  match.other_dtype = other;
+  return match;
+}
+
+void match_tensor(AgainstReport& result, const Json& tensor, Bytes request) {
+  const std::uint64_t count = unsigned_at(tensor, "count"), width = unsigned_at(tensor, "element_bytes");
+  if (count == 0 || width == 0) return;
+  const Bytes one = unsigned_at(tensor, "bytes") / count;
+  for (const std::uint64_t element : {width, std::uint64_t{4}, std::uint64_t{2}, std::uint64_t{1}}) {
+    const Bytes bytes = times(one / width, element);
+    if (!prints_as(printed_request(bytes), request)) continue;
+    const auto same = [&](const TensorMatch& m) {
+      return m.name == text_at(tensor, "name") && m.element_bytes == element;
+    };
+    if (std::none_of(result.matches.begin(), result.matches.end(), same))
+      result.matches.push_back(match_of(tensor, bytes, element, element != width));
+  }
+}
+
+// A flat copy of every parameter, whole or shared among ranks.
+void match_all_parameters(AgainstReport& result, const Json& report, Bytes request) {
+  const Json* model = report.find("model");
+  if (model == nullptr) return;
+  for (const char* key : {"params", "trainable"}) {
+    for (const std::uint64_t element : {2, 4}) {
+      for (std::uint64_t share = 1; share <= 64; share *= 2) {
+        const Bytes bytes = times(unsigned_at(*model, key), element) / share;
+        if (bytes < 64 * kMiB || !prints_as(printed_request(bytes), request)) continue;
+        TensorMatch match;
+        match.name = key;
+        match.bytes = bytes;
+        match.element_bytes = element;
+        match.divided_by = share;
+        result.matches.push_back(std::move(match));
+        return;
+      }
+    }
+  }
+}
+
+void match_request(AgainstReport& result, const Json& report, Bytes request) {
+  result.request_says_nothing = request == kSmallBuffer || request == kLargeBuffer;
+  if (result.request_says_nothing) return;
+  const Json* at_peak = report.find("at_peak");
+  const Json* tensors = at_peak == nullptr ? nullptr : at_peak->find("tensors");
+  for (const Json* list : {tensors, report.find("tensors")}) {  // the second: all of a trace, where the caller has it
+    if (list == nullptr) continue;
+    for (const Json& tensor : list->items())
+      match_tensor(result, tensor, request);
+  }
+  match_all_parameters(result, report, request);
+  std::stable_sort(result.matches.begin(), result.matches.end(),
+                   [](const TensorMatch& a, const TensorMatch& b) { return a.other_dtype < b.other_dtype; });
+  if (result.matches.size() > kMostMatches) result.matches.resize(kMostMatches);
+}
+
+std::string phase_reaching(const Json& report, Bytes bytes) {
+  const Json* phases = report.find("phases");
+  if (phases == nullptr) return {};
+  for (const Json& phase : phases->items()) {
+    if (unsigned_at(phase, "allocated_peak_bytes") >= bytes) return text_at(phase, "name");
+  }
+  return {};
+}
+
+// A twentieth: what runs of one recipe differ by in libraries and lengths.
+bool clearly_above(Bytes a, Bytes b) {
+  return a > plus(b, b / 20);
+}
+
+void conclude(AgainstReport& result, const Message& message, const Diagnosis& diagnosis) {
+  const auto& capacity = message[Field::capacity];
+  const auto& allocated = message[Field::allocated];
+  if (!capacity) return;
+  const Bytes needed = result.predicted_device_bytes;
+  if (needed > *capacity) {
+    result.conclusions.push_back("prediction_does_not_fit");
+    return;
+  }
+  result.conclusions.push_back("prediction_fits");
+  if (diagnosis.other_process_bytes != 0) {
+    result.conclusions.push_back(plus(needed, diagnosis.other_process_bytes) > *capacity ? "other_process_takes_the_room"
+                                                                                          : "other_process_beside_it");
+  }
+  if (!allocated) return;
+  if (*allocated >= times(result.predicted_allocated_bytes, 2) - result.predicted_allocated_bytes / 5) {
+    result.conclusions.push_back("sharding_not_in_force");
+  } else if (clearly_above(*allocated, result.predicted_allocated_bytes)) {
+    result.conclusions.push_back("longer_batch_than_recipe");
+  }
+}
+
+}  // namespace
+
+Bytes printed_request(Bytes bytes) {
+  if (bytes <= kSmall) return kSmallBuffer;
+  if (bytes < kLeastLarge) return kLargeBuffer;
+  return round_up(bytes, kSmallBuffer);
+}
+
+AgainstReport against_report(const Message& message, const Diagnosis& diagnosis, const Json& report) {
+  AgainstReport result;
+  const Json* peaks = report.find("peaks");
+  if (peaks != nullptr) {
+    result.predicted_allocated_bytes = unsigned_at(*peaks, "allocated_bytes");
+    const Json* band = peaks->find("device_band_bytes");
+    result.predicted_device_bytes = unsigned_at(*peaks, "device_bytes");
+    if (band != nullptr && !band->items().empty()) {
+      result.predicted_device_bytes = band->items().back().as_unsigned().value_or(result.predicted_device_bytes);
+    }
+  }
+  if (const auto& request = message[Field::requested]) match_request(result, report, *request);
+  if (const auto& allocated = message[Field::allocated]) {
+    result.phase = phase_reaching(report, plus(*allocated, message[Field::requested].value_or(0)));
+    if (result.phase.empty()) result.conclusions.push_back("above_every_phase");
+  }
+  conclude(result, message, diagnosis);
+  return result;
+}
+
+}  // namespace ledger::oom
