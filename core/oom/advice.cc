@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 namespace ledger::oom {
 namespace {
@@ -90,6 +91,15 @@ void append(std::vector<Advice>& advice, Cause cause, std::size_t most) {
 
 }  // namespace
 
+std::vector<const char*> advice_ids() {
+  std::vector<const char*> ids;
+  for (const Row& row : kRows) {
+    const auto same = [&](const char* id) { return std::string_view(id) == row.id; };
+    if (std::none_of(ids.begin(), ids.end(), same)) ids.push_back(row.id);
+  }
+  return ids;
+}
+
 std::vector<Advice> advise(const Diagnosis& diagnosis, const Message* message) {
   std::vector<Advice> advice;
   append(advice, diagnosis.cause, std::size(kRows));
@@ -97,7 +107,8 @@ std::vector<Advice> advise(const Diagnosis& diagnosis, const Message* message) {
     append(advice, cause, kOfRunnerUp);
   for (Advice& entry : advice) {
     const std::string_view id = entry.id;
-    if (id == "end_other_process" && diagnosis.other_process_bytes != 0) entry.saves_bytes = diagnosis.other_process_bytes;
+    if (id == "end_other_process" && diagnosis.other_process_bytes != 0)
+      entry.saves_bytes = diagnosis.other_process_bytes;
     if (id == "expandable_segments" && message != nullptr && diagnosis.fragmentation_is_real) {
       entry.saves_bytes = (*message)[Field::unallocated];
     }

@@ -15,6 +15,9 @@ struct Advice {
   std::optional<Bytes> saves_bytes;
 };
 
+// Every id that advise() can give, for tests of their texts.
+std::vector<const char*> advice_ids();
+
 std::vector<Advice> advise(const Diagnosis& diagnosis, const Message* message);
 
 }  // namespace ledger::oom

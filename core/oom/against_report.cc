@@ -1,6 +1,7 @@
 #include "core/oom/against_report.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace ledger::oom {
 namespace {
@@ -77,7 +78,31 @@ void match_all_parameters(AgainstReport& result, const Json& report, Bytes reque
   }
 }
 
-void match_request(AgainstReport& result, const Json& report, Bytes request) {
+struct Born {
+  Stage stage;
+  std::string_view category;
+};
+constexpr Born kBorn[] = {
+    {Stage::load, "weights"},
+    {Stage::load, "master_weights"},
+    {Stage::forward, "activations"},
+    {Stage::forward, "logits"},
+    {Stage::loss, "logits"},
+    {Stage::backward, "gradients"},
+    {Stage::backward, "logits"},
+    {Stage::backward, "activation_gradients"},
+    {Stage::optimizer, "optimizer_states"},
+    {Stage::optimizer, "temporaries"},
+    {Stage::optimizer, "master_weights"},
+};
+
+bool born_in(Stage stage, std::string_view category) {
+  return std::any_of(std::begin(kBorn), std::end(kBorn),
+                     [&](const Born& born) { return born.stage == stage && born.category == category; });
+}
+
+// Tensors that are born at the stage where the request failed come first; those of another dtype last.
+void match_request(AgainstReport& result, const Json& report, Bytes request, Stage stage) {
   result.request_says_nothing = request == kSmallBuffer || request == kLargeBuffer;
   if (result.request_says_nothing) return;
   const Json* at_peak = report.find("at_peak");
@@ -88,8 +113,11 @@ void match_request(AgainstReport& result, const Json& report, Bytes request) {
       match_tensor(result, tensor, request);
   }
   match_all_parameters(result, report, request);
+  const auto rank = [stage](const TensorMatch& m) {
+    return (m.other_dtype ? 2 : 0) + (born_in(stage, m.category) ? 0 : 1);
+  };
   std::stable_sort(result.matches.begin(), result.matches.end(),
-                   [](const TensorMatch& a, const TensorMatch& b) { return a.other_dtype < b.other_dtype; });
+                   [&](const TensorMatch& a, const TensorMatch& b) { return rank(a) < rank(b); });
   if (result.matches.size() > kMostMatches) result.matches.resize(kMostMatches);
 }
 
@@ -111,15 +139,17 @@ void conclude(AgainstReport& result, const Message& message, const Diagnosis& di
   const auto& capacity = message[Field::capacity];
   const auto& allocated = message[Field::allocated];
   if (!capacity) return;
-  const Bytes needed = result.predicted_device_bytes;
-  if (needed > *capacity) {
+  if (result.least_device_bytes > *capacity) {
     result.conclusions.push_back("prediction_does_not_fit");
     return;
   }
-  result.conclusions.push_back("prediction_fits");
+  // Between the two it depends on what the allocator gives back in time.
+  const Bytes needed = result.predicted_device_bytes;
+  result.conclusions.push_back(needed > *capacity ? "prediction_tight" : "prediction_fits");
   if (diagnosis.other_process_bytes != 0) {
-    result.conclusions.push_back(plus(needed, diagnosis.other_process_bytes) > *capacity ? "other_process_takes_the_room"
-                                                                                          : "other_process_beside_it");
+    result.conclusions.push_back(plus(needed, diagnosis.other_process_bytes) > *capacity
+                                     ? "other_process_takes_the_room"
+                                     : "other_process_beside_it");
   }
   if (!allocated) return;
   if (*allocated >= times(result.predicted_allocated_bytes, 2) - result.predicted_allocated_bytes / 5) {
@@ -144,11 +174,15 @@ AgainstReport against_report(const Message& message, const Diagnosis& diagnosis,
     result.predicted_allocated_bytes = unsigned_at(*peaks, "allocated_bytes");
     const Json* band = peaks->find("device_band_bytes");
     result.predicted_device_bytes = unsigned_at(*peaks, "device_bytes");
+    // What must be there at the least: live blocks, and what the device holds beside PyTorch's segments.
+    const Bytes reserved = unsigned_at(*peaks, "reserved_bytes");
+    const Bytes beside = result.predicted_device_bytes > reserved ? result.predicted_device_bytes - reserved : 0;
+    result.least_device_bytes = plus(result.predicted_allocated_bytes, beside);
     if (band != nullptr && !band->items().empty()) {
       result.predicted_device_bytes = band->items().back().as_unsigned().value_or(result.predicted_device_bytes);
     }
   }
-  if (const auto& request = message[Field::requested]) match_request(result, report, *request);
+  if (const auto& request = message[Field::requested]) match_request(result, report, *request, diagnosis.stage);
   if (const auto& allocated = message[Field::allocated]) {
     result.phase = phase_reaching(report, plus(*allocated, message[Field::requested].value_or(0)));
     if (result.phase.empty()) result.conclusions.push_back("above_every_phase");

@@ -31,8 +31,9 @@ constexpr Row kByStage[kStages] = {
 };
 constexpr const char* kStageNames[] = {"unknown",        "load", "forward",         "loss",    "backward",
                                        "optimizer step", "eval", "checkpoint save", "generate"};
-constexpr const char* kStageIds[] = {"",         "stage_load", "stage_forward", "stage_loss", "stage_backward", "stage_optimizer",
-                                     "stage_eval", "stage_save", "stage_generate"};
+constexpr const char* kStageIds[] = {"",           "stage_load",     "stage_forward",
+                                     "stage_loss", "stage_backward", "stage_optimizer",
+                                     "stage_eval", "stage_save",     "stage_generate"};
 constexpr const char* kCauseNames[] = {"activations",
                                        "optimizer",
                                        "sharding not effective",

@@ -22,9 +22,14 @@ struct Key {
   Field field;
 };
 constexpr Key kKeys[] = {
-    {"requested_bytes", Field::requested}, {"capacity_bytes", Field::capacity},       {"allocated_bytes", Field::allocated},
-    {"reserved_bytes", Field::reserved},   {"free_bytes", Field::free},               {"unallocated_bytes", Field::unallocated},
-    {"this_process_bytes", Field::this_process}, {"private_pools_bytes", Field::private_pools},
+    {"requested_bytes", Field::requested},
+    {"capacity_bytes", Field::capacity},
+    {"allocated_bytes", Field::allocated},
+    {"reserved_bytes", Field::reserved},
+    {"free_bytes", Field::free},
+    {"unallocated_bytes", Field::unallocated},
+    {"this_process_bytes", Field::this_process},
+    {"private_pools_bytes", Field::private_pools},
     {"allowed_bytes", Field::allowed},
 };
 
@@ -82,6 +87,7 @@ void write_match(JsonWriter& out, const TensorMatch& match) {
 
 void write_prediction(JsonWriter& out, const AgainstReport& against) {
   out.begin_object().member("predicted_allocated_bytes", against.predicted_allocated_bytes);
+  out.member("least_device_bytes", against.least_device_bytes);
   out.member("predicted_device_bytes", against.predicted_device_bytes).member("phase", against.phase);
   out.member("request_says_nothing", against.request_says_nothing).key("matches").begin_array();
   for (const TensorMatch& match : against.matches)

@@ -1,4 +1,5 @@
-// explain.h - an error text explained: facts, stage, cause, evidence and advice; beside a prediction, what that says too.
+// explain.h - an error text explained: facts, stage, cause, evidence and advice; beside a prediction, what that says
+// too.
 #pragma once
 
 #include <string>
@@ -15,9 +16,9 @@ struct Explanation {
   std::vector<Message> messages;
   Diagnosis diagnosis;
   std::vector<Advice> advice;
-  std::vector<RecipeHint> recipe;         // what the text says of the run
+  std::vector<RecipeHint> recipe;           // what the text says of the run
   std::optional<AgainstReport> prediction;  // with a report at hand
-  Bytes text_bytes = 0, read_bytes = 0;   // longer texts are read from their end
+  Bytes text_bytes = 0, read_bytes = 0;     // longer texts are read from their end
 };
 
 // `report`: a document of kind "predicted" for the run in question, or nullptr.

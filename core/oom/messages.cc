@@ -103,7 +103,7 @@ constexpr Format format(std::string_view anchor, const char* id, const char* dev
 constexpr Format kFormats[] = {
     format("outofresource:sharedmemory", "triton_shared_memory", "", kSharedMemory, Memory::other),
     format("largerthan4gb", "xpu_block_limit", "xpu", kNoNumbers, Memory::other),
-    format("isgreaterthanthemaximumallowedbuffersize", "mlx_buffer_limit", "mlx", kMlx, Memory::other),
+    format("metal::malloc]attemptingtoallocate", "mlx_buffer_limit", "mlx", kMlx, Memory::other),
     format("urresulterroroutofdevicememory", "level_zero", "xpu", kNoNumbers),
     format("urresulterroroutofresources", "level_zero", "xpu", kNoNumbers),
     format("defaultcpuallocator", "torch_cpu_allocator", "host", kCpu, Memory::host),
@@ -120,7 +120,7 @@ constexpr Format kFormats[] = {
     format("memorymappingfailedwithoomondevice", "torch_expandable_mapping", "cuda", kMapping),
     format("allocationfailedforsize::", "habana", "hpu", kHpu),
     format("compilepermanenterror", "xla_compile", "tpu", kXla),
-    format("atthebottomofmemory", "xla_reserve", "tpu", kJax),
+    format("attemptingtoreserve", "xla_reserve", "tpu", kJax),
     format("whiletryingtoallocate", "xla_allocate", "", kJax),
     format("oomwhenallocatingtensorwithshape[", "tensorflow", "", kNoNumbers),
     format("cannotallocate", "paddle", "cuda", kPaddle, Memory::device, true),
@@ -148,14 +148,10 @@ struct Edition {
   const char* id;
 };
 constexpr Edition kEditions[] = {
-    {"cached)", "torch_1.0"},
-    {"reservedintotal", "torch_1.4"},
-    {"maxsplitsizemb", "torch_1.10"},
-    {"torch.cuda.outofmemoryerror", "torch_1.13"},
-    {"ofwhich", "torch_2.1"},
-    {"expandablesegments", "torch_2.2"},
-    {"privatepools", "torch_2.4"},
-    {"torch.outofmemoryerror", "torch_2.5"},
+    {"cached)", "torch_1.0"},          {"reservedintotal", "torch_1.4"},
+    {"maxsplitsizemb", "torch_1.10"},  {"torch.cuda.outofmemoryerror", "torch_1.13"},
+    {"ofwhich", "torch_2.1"},          {"expandablesegments", "torch_2.2"},
+    {"privatepools", "torch_2.4"},     {"torch.outofmemoryerror", "torch_2.5"},
     {"pytorchallocconf", "torch_2.9"},
 };
 constexpr std::pair<std::string_view, const char*> kDevices[] = {
@@ -236,8 +232,8 @@ std::optional<Bytes> tensorflow_bytes(std::string_view text) {
     at = std::min(text.find_first_of(",]", at), text.size());
     if (at < text.size() && text[at] == ']') break;
   }
-  constexpr std::pair<std::string_view, Bytes> kTypes[] = {
-      {"float", 4}, {"double", 8}, {"half", 2}, {"bfloat16", 2}, {"int64", 8}, {"int32", 4}, {"bool", 1}};
+  constexpr std::pair<std::string_view, Bytes> kTypes[] = {{"float", 4}, {"double", 8}, {"half", 2}, {"bfloat16", 2},
+                                                           {"int64", 8}, {"int32", 4},  {"bool", 1}};
   const std::size_t type = text.find("andtype");
   if (type == std::string_view::npos || is_overflow(bytes)) return std::nullopt;
   for (const auto& [name, size] : kTypes) {
@@ -254,8 +250,8 @@ void read_vllm_startup(Message& message, std::string_view text) {
   const auto total = number_at(text, slash + 1);
   if (!total) return;
   const std::size_t unit = text.find_first_not_of("0123456789.", slash + 1);
-  const std::string free = std::string(text.substr(open + 1, slash - open - 1)) +
-                           std::string(text.substr(unit, total->end - unit));
+  const std::string free =
+      std::string(text.substr(open + 1, slash - open - 1)) + std::string(text.substr(unit, total->end - unit));
   message[Field::capacity] = total->bytes;
   if (const auto number = number_at(free, 0)) message[Field::free] = number->bytes;
   const std::size_t desired = text.find("utilization(", total->end);

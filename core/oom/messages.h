@@ -35,7 +35,11 @@ struct ProcessUse {
 };
 
 // Where the memory is that ran out.
-enum class Memory : std::uint8_t { device, host, other };  // other: a limit that is no capacity (a kernel's shared memory)
+enum class Memory : std::uint8_t {
+  device,
+  host,
+  other
+};  // other: a limit that is no capacity (a kernel's shared memory)
 
 struct Message {
   const char* format = "";
@@ -44,7 +48,7 @@ struct Message {
   std::array<std::optional<Bytes>, kFields> bytes{};
   std::vector<ProcessUse> processes;  // without the own one where the message tells it apart
   std::optional<std::uint64_t> gpu;
-  std::size_t at = 0;  // in the squashed text
+  std::size_t at = 0;   // in the squashed text
   bool stated = false;  // at least one number was read
 
   const std::optional<Bytes>& operator[](Field field) const { return bytes[static_cast<std::size_t>(field)]; }

@@ -1,5 +1,5 @@
-// numbers.cc - numbers with units. PyTorch prints two decimals and MiB or GiB; JAX prints "10.51G", Paddle "428.000000MB",
-// Ray "60.19GB", the allocators of MLX and the CPU plain bytes. All of them mean powers of two.
+// numbers.cc - numbers with units. PyTorch prints two decimals and MiB or GiB; JAX prints "10.51G", Paddle
+// "428.000000MB", Ray "60.19GB", the allocators of MLX and the CPU plain bytes. All of them mean powers of two.
 #include <cstdlib>
 #include <string>
 

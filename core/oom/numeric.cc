@@ -7,8 +7,8 @@ namespace {
 
 using C = Cause;
 
-// Thresholds from 61 messages with numbers: other processes left 3.4 GiB and more unaccounted for, everything else (CUDA
-// contexts, NCCL, libraries) less than 2.8; idle pools of a tenth of the card were real fragmentation.
+// Thresholds from 61 messages with numbers: other processes left 3.4 GiB and more unaccounted for, everything else
+// (CUDA contexts, NCCL, libraries) less than 2.8; idle pools of a tenth of the card were real fragmentation.
 constexpr Bytes kLeastOther = 3 * kGiB;
 constexpr Bytes kTenth = 10;
 constexpr std::size_t kRanksOnOneCard = 3;
@@ -106,6 +106,16 @@ void weigh_room(Diagnosis& d, const std::string& quote, const Message& message) 
   add_evidence(d, "request_below_free", quote, *free, {{C::unknown, empty ? 30 : 0}});
 }
 
+// Sharding takes several ranks: a message that stands alone, about the first card, without a word of any other.
+void weigh_single_card(Diagnosis& d, const Squashed& text, const Message& message) {
+  if (message.gpu.value_or(0) != 0) return;
+  for (const std::string_view word : {"rank", "deepspeed", "fsdp", "distributed", "zero", "nccl", "torchrun", "gpus",
+                                      "launch", "ddp", "worker", "cards", "\xe5\x8d\xa1", "megatron", "parallel"}) {
+    if (text.text().find(word) != std::string_view::npos) return;
+  }
+  add_evidence(d, "single_card", {}, 0, {{C::sharding, -10}, {C::comm, -8}});
+}
+
 struct Progress {
   std::uint64_t done = 0, total = 0;
   std::size_t at = 0;
@@ -166,7 +176,8 @@ void weigh_progress(Diagnosis& d, const Squashed& squashed) {
   } else if (step->done == 1) {
     add_evidence(d, "progress_second_step", quote, 0, {{C::optimizer, 14}, {C::weights, -6}});
   } else if (step->done < 1000) {
-    add_evidence(d, "progress_late", quote, 0, {{C::activations, 9}, {C::optimizer, -6}, {C::weights, -8}, {C::leak, 4}});
+    add_evidence(d, "progress_late", quote, 0,
+                 {{C::activations, 9}, {C::optimizer, -6}, {C::weights, -8}, {C::leak, 4}});
   } else {
     add_evidence(d, "progress_very_late", quote, 0,
                  {{C::activations, 6}, {C::optimizer, -10}, {C::weights, -10}, {C::leak, 16}});
@@ -257,7 +268,8 @@ void weigh_mps(Diagnosis& d, const Squashed& squashed) {
   const auto other = number_at(squashed.text(), at + kWord.size());
   const auto own = number_before(squashed.text(), at - std::min<std::size_t>(at, 1));
   if (!other || !own || other->bytes.value_or(0) < own->bytes.value_or(0)) return;
-  add_evidence(d, "mps_other_allocations", squashed.quote(at), other->bytes.value_or(0), {{C::leak, 10}, {C::process, 6}});
+  add_evidence(d, "mps_other_allocations", squashed.quote(at), other->bytes.value_or(0),
+               {{C::leak, 10}, {C::process, 6}});
 }
 
 void weigh_lone_lines(Diagnosis& d, const Squashed& squashed) {
@@ -297,11 +309,13 @@ const Message* main_message(const std::vector<Message>& messages) {
 void weigh_message(Diagnosis& diagnosis, const Squashed& text, const Message& message) {
   const std::string quote = text.quote(message.at);
   // A device's allocator refused: the host is not what ran out.
-  add_evidence(diagnosis, "device_message", quote, 0, {{C::host, -25}, {C::eval, -3}, {C::kv_cache, -6}, {C::comm, -3}});
+  add_evidence(diagnosis, "device_message", quote, 0,
+               {{C::host, -25}, {C::eval, -3}, {C::kv_cache, -6}, {C::comm, -3}});
   weigh_processes(diagnosis, quote, message);
   weigh_idle_pool(diagnosis, quote, message);
   weigh_request(diagnosis, quote, message);
   weigh_room(diagnosis, quote, message);
+  weigh_single_card(diagnosis, text, message);
 }
 
 void weigh_counters(Diagnosis& diagnosis, const Squashed& text) {

@@ -56,10 +56,17 @@ struct Setting {
   const char* key;
 };
 constexpr Setting kSettings[] = {
-    {"perdevicetrainbatchsize", "batch"}, {"microbatchsize", "batch"},   {"localbatchsize", "batch"},
-    {"instantaneousbatchsizeperdevice", "batch"}, {"gradientaccumulationsteps", "grad_accum"},
-    {"cutofflen", "seq"},                 {"maxseqlength", "seq"},       {"modelmaxlength", "seq"},
-    {"sequencelen", "seq"},               {"seqlen", "seq"},             {"lorarank", "rank"},
+    {"perdevicetrainbatchsize", "batch"},
+    {"microbatchsize", "batch"},
+    {"localbatchsize", "batch"},
+    {"instantaneousbatchsizeperdevice", "batch"},
+    {"gradientaccumulationsteps", "grad_accum"},
+    {"cutofflen", "seq"},
+    {"maxseqlength", "seq"},
+    {"modelmaxlength", "seq"},
+    {"sequencelen", "seq"},
+    {"seqlen", "seq"},
+    {"lorarank", "rank"},
     {"lorar", "rank"},
 };
 
@@ -68,7 +75,8 @@ bool has(const std::vector<RecipeHint>& hints, std::string_view key) {
 }
 
 std::string setting_at(std::string_view text, std::size_t at) {
-  while (at < text.size() && (text[at] == '=' || text[at] == ':' || text[at] == '"' || text[at] == '\'' || text[at] == ','))
+  while (at < text.size() &&
+         (text[at] == '=' || text[at] == ':' || text[at] == '"' || text[at] == '\'' || text[at] == ','))
     ++at;
   std::size_t end = at;
   while (end < text.size() && end - at < 8 && text[end] >= '0' && text[end] <= '9')
@@ -84,7 +92,8 @@ std::vector<RecipeHint> recipe_hints(const Squashed& squashed) {
   std::vector<RecipeHint> hints;
   for (const Word& word : kWords) {
     const std::size_t at = text.find(word.needle);
-    if (at != std::string_view::npos && !has(hints, word.key)) hints.push_back({word.key, word.value, squashed.quote(at)});
+    if (at != std::string_view::npos && !has(hints, word.key))
+      hints.push_back({word.key, word.value, squashed.quote(at)});
   }
   for (const Setting& setting : kSettings) {
     const std::size_t at = text.find(setting.needle);
