@@ -12,6 +12,8 @@ using C = Cause;
 constexpr Mark kMarks[] = {
     // transformers: loading. There is no optimizer yet.
     {"frompretrained(", "frame_from_pretrained", load, exact, {{C::weights, 4}, {C::optimizer, -14}}},
+    {",infrompretrained", "frame_from_pretrained", load, exact, {{C::weights, 4}, {C::optimizer, -14}}},
+    {"setmodule8bittensortodevice", "frame_quantised_load", load, enclosing, {{C::weights, 10}, {C::optimizer, -14}}},
     {"loadpretrainedmodel", "frame_from_pretrained", load, enclosing, {{C::weights, 4}, {C::optimizer, -14}}},
     {"loadstatedictintometamodel", "frame_from_pretrained", load, enclosing, {{C::weights, 4}, {C::optimizer, -14}}},
     {"setmoduletensortodevice", "frame_from_pretrained", load, enclosing, {{C::weights, 4}, {C::optimizer, -14}}},
@@ -60,6 +62,7 @@ constexpr Mark kMarks[] = {
     {"configurefp16optimizer", "frame_zero_optimizer_init", load, enclosing, {{C::optimizer, 20}}},
     {"configurebf16optimizer", "frame_zero_optimizer_init", load, enclosing, {{C::optimizer, 20}}},
     {"initializeoptimizerstates", "frame_zero_optimizer_init", load, enclosing, {{C::optimizer, 24}}},
+    {"flattendensetensorsaligned", "frame_flat_copy_at_init", load, enclosing, {{C::optimizer, 10}, {C::comm, 12}}},
     {"createfp32partitions", "frame_zero_optimizer_init", load, enclosing, {{C::optimizer, 24}}},
     {"setupforrealoptimizer", "frame_zero_optimizer_init", load, enclosing, {{C::optimizer, 20}}},
     {"deepspeed.initialize", "frame_engine_init", load, enclosing, {{C::optimizer, 6}}},

@@ -132,6 +132,8 @@ constexpr Mark kMarks[] = {
     // the host
     {"hostmemory", "words_host", unknown, none, {{C::host, 26}}},
     {"hostram", "words_host", unknown, none, {{C::host, 26}}},
+    {"gbofram", "words_host", unknown, none, {{C::host, 22}}},
+    {"killed", "words_killed", unknown, none, {{C::host, 14}}},
     {"hostnotenough", "words_host", unknown, none, {{C::host, 26}}},
     {"cpuram", "words_host", unknown, none, {{C::host, 26}}},
     {"wsl", "words_wsl", unknown, none, {{C::host, 22}}},
