@@ -62,7 +62,7 @@ void match_all_parameters(AgainstReport& result, const Json& report, Bytes reque
   const Json* model = report.find("model");
   if (model == nullptr) return;
   for (const char* key : {"params", "trainable"}) {
-    for (const std::uint64_t element : {2, 4}) {
+    for (const std::uint64_t element : {std::uint64_t{2}, std::uint64_t{4}}) {
       for (std::uint64_t share = 1; share <= 64; share *= 2) {
         const Bytes bytes = times(unsigned_at(*model, key), element) / share;
         if (bytes < 64 * kMiB || !prints_as(printed_request(bytes), request)) continue;

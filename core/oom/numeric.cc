@@ -113,7 +113,7 @@ void weigh_single_card(Diagnosis& d, const Squashed& text, const Message& messag
                                       "launch", "ddp", "worker", "cards", "\xe5\x8d\xa1", "megatron", "parallel"}) {
     if (text.text().find(word) != std::string_view::npos) return;
   }
-  add_evidence(d, "single_card", {}, 0, {{C::sharding, -10}, {C::comm, -8}});
+  add_evidence(d, "device_alone", {}, 0, {{C::sharding, -10}, {C::comm, -8}});
 }
 
 struct Progress {

@@ -149,6 +149,8 @@ export const en = {
   'category.activation_gradients': 'Activation gradients',
   'category.temporaries': 'Temporaries',
   'category.workspace': 'Library workspace',
+  'category.tensors': 'Tensors',
+  'category.library_workspace': 'Library workspace',
   'category.allocator_rounding': 'Allocator rounding',
   'category.unexplained': 'Unexplained',
 

@@ -151,6 +151,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'category.activation_gradients': '激活值梯度',
   'category.temporaries': '临时张量',
   'category.workspace': '库工作区',
+  'category.tensors': '张量',
+  'category.library_workspace': '库工作区',
   'category.allocator_rounding': '分配器取整',
   'category.unexplained': '未解释',
 
