@@ -14,7 +14,7 @@ import jsonschema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
-NAMES = ("recipe", "report", "measured", "comparison", "oom")
+NAMES = ("recipe", "report", "measured", "comparison", "oom", "hook")
 SCHEMAS = {name: json.loads((ROOT / "docs/schema" / f"{name}.schema.json").read_text()) for name in NAMES}
 STORE = {schema["$id"]: schema for schema in SCHEMAS.values()}
 
