@@ -152,11 +152,18 @@ void conclude(AgainstReport& result, const Message& message, const Diagnosis& di
                                      : "other_process_beside_it");
   }
   if (!allocated) return;
+  if (result.predicted_allocated_bytes == 0) return;
   if (*allocated >= times(result.predicted_allocated_bytes, 2) - result.predicted_allocated_bytes / 5) {
     result.conclusions.push_back("sharding_not_in_force");
   } else if (clearly_above(*allocated, result.predicted_allocated_bytes)) {
     result.conclusions.push_back("longer_batch_than_recipe");
   }
+}
+
+bool explains_more(const AgainstReport& result) {
+  return std::any_of(result.conclusions.begin(), result.conclusions.end(), [](std::string_view id) {
+    return id == "sharding_not_in_force" || id == "longer_batch_than_recipe";
+  });
 }
 
 }  // namespace
@@ -185,9 +192,11 @@ AgainstReport against_report(const Message& message, const Diagnosis& diagnosis,
   if (const auto& request = message[Field::requested]) match_request(result, report, *request, diagnosis.stage);
   if (const auto& allocated = message[Field::allocated]) {
     result.phase = phase_reaching(report, plus(*allocated, message[Field::requested].value_or(0)));
-    if (result.phase.empty()) result.conclusions.push_back("above_every_phase");
   }
   conclude(result, message, diagnosis);
+  if (message[Field::allocated] && result.phase.empty() && !explains_more(result)) {
+    result.conclusions.push_back("above_every_phase");
+  }
   return result;
 }
 

@@ -140,6 +140,21 @@ void conclude(Diagnosis& d) {
   }
 }
 
+// A line is quoted once. Frames, log lines and words say nothing but their line; numbers have something to say without.
+void quote_once(std::vector<Evidence>& evidence) {
+  std::vector<std::string> quoted;
+  std::vector<Evidence> kept;
+  for (Evidence& e : evidence) {
+    const bool again = !e.quote.empty() && std::find(quoted.begin(), quoted.end(), e.quote) != quoted.end();
+    const std::string_view id = e.id;
+    if (again && (id.starts_with("frame_") || id.starts_with("log_") || id.starts_with("words_"))) continue;
+    if (again) e.quote.clear();
+    if (!e.quote.empty()) quoted.push_back(e.quote);
+    kept.push_back(std::move(e));
+  }
+  evidence = std::move(kept);
+}
+
 // What spoke for the answer, strongest first; what spoke against others stays out.
 void keep_telling_evidence(Diagnosis& d) {
   const auto cause = static_cast<std::size_t>(d.cause);
@@ -149,6 +164,7 @@ void keep_telling_evidence(Diagnosis& d) {
   std::erase_if(d.evidence, [&](const Evidence& e) { return !telling(e); });
   std::stable_sort(d.evidence.begin(), d.evidence.end(),
                    [&](const Evidence& a, const Evidence& b) { return a.weight[cause] > b.weight[cause]; });
+  quote_once(d.evidence);
   if (d.evidence.size() > kMostEvidence) d.evidence.resize(kMostEvidence);
 }
 

@@ -136,7 +136,7 @@ test('every id of the OOM reader has a text in both languages', async () => {
   assert.deepEqual([...new Set(conclusions)].filter((id) => !id.endsWith('_bytes')).sort(), [...schema.$defs.prediction.properties.conclusions.items.enum].sort());
   for (const id of schema.$defs.prediction.properties.conclusions.items.enum) assert.ok(`conclusion.${id}` in oomEn, id);
   // Frames, log lines and words are shown by their kind; what is arithmetic has a sentence of its own.
-  const numeric = [...(await core('oom/numeric.cc')).matchAll(/add_evidence\(\s*d(?:iagnosis)?,\s*"(\w+)"/g)].map((match) => match[1]);
+  const numeric = [...`${await core('oom/numeric.cc')}${await core('oom/counters.cc')}`.matchAll(/add_evidence\(\s*d(?:iagnosis)?,\s*"(\w+)"/g)].map((match) => match[1]);
   assert.ok(numeric.length > 12);
   const kinds = ['stage_', 'frame_', 'log_', 'words_', 'device_'];
   for (const id of numeric) assert.ok(`evidence.${id}` in oomEn || kinds.some((kind) => id.startsWith(kind)), id);

@@ -84,10 +84,11 @@ export class OomView extends LitElement {
   private verdict(oom: Oom, texts: OomTexts): TemplateResult {
     const name = (cause: string): string => text(texts, `cause.${cause.replaceAll(' ', '_')}`, cause);
     const stage = text(texts, `stage.${oom.stage.replaceAll(' ', '_')}`, oom.stage);
-    const confidence = this.i18n.format.percent(oom.confidence, 1);
+    const confidence = `${Math.round(oom.confidence * 100)} %`;
+    const short = (cause: string): string => name(cause).split(/[:：]/)[0]?.replace(/[.。]$/, '') ?? cause;
     return html`<p class="cause"><strong>${name(oom.cause)}</strong></p>
       <p class="soft small">${fill(texts.stage, { stage })} ${fill(texts.confidence, { confidence })}
-        ${oom.also_possible.length > 0 ? fill(texts.also, { causes: oom.also_possible.map(name).join(this.i18n.lang === 'zh' ? '；' : '; ') }) : nothing}
+        ${oom.also_possible.length > 0 ? fill(texts.also, { causes: oom.also_possible.map(short).join(this.i18n.lang === 'zh' ? '、' : ', ') }) : nothing}
         ${oom.read_bytes < oom.text_bytes ? fill(texts.cut, { bytes: this.i18n.bytes(oom.read_bytes) }) : nothing}</p>`;
   }
 

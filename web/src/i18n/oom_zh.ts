@@ -8,7 +8,7 @@ export const oomZh: Readonly<Record<keyof typeof oomEn, string>> = {
   failed: '无法读取这条错误（{read}）。请检查网络后重新粘贴。',
   stage: '发生时刻：{stage}。',
   confidence: '置信度 {confidence}。',
-  also: '也可能是：{causes}',
+  also: '也可能是：{causes}。',
   cut: '文本较长，只读了最后 {bytes}。',
   advice: '按顺序这样做',
   saves: '可省 {bytes}。',
