@@ -19,6 +19,10 @@ std::string catalogue();
 // same model, recipe and run options, made anew by this core.
 std::string compare(std::string_view request);
 
+// request: {"text": "<an out-of-memory error, a log's end>", "report": <report of the same run, optional>} -> {"oom":
+// {...}} Needs none of the others: the page has it in a WebAssembly module of its own.
+std::string explain_oom(std::string_view request);
+
 const char* version();
 
 }  // namespace ledger

@@ -73,6 +73,10 @@ void add_own_flags(CLI::App& app, Flags& flags) {
          },
          "exit 4 when measured and predicted allocated peaks differ by more than this")
       ->type_name("PERCENT");
+  app.add_option(
+         "--explain-oom", flags.explain_oom,
+         "read an out-of-memory error (a log's end), or - for standard input; with --model also against its prediction")
+      ->type_name("FILE");
   app.add_flag("--list-gpus", flags.list_gpus, "print the catalogue of GPUs");
   app.add_flag("--quiet", flags.quiet, "no progress, no table");
   app.add_flag("--version", flags.version, "print the version");

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "core/answer/prediction.h"
 #include "core/answer/report.h"
 #include "core/api.h"
 #include "core/inference/generate.h"
+#include "probe/explain.h"
 #include "probe/files.h"
 #include "probe/flags.h"
 #include "probe/host/run_host.h"
@@ -24,6 +26,7 @@ namespace {
 enum Exit { kOk = 0, kInternal = 1, kUsage = 2, kOutOfMemory = 3, kCheckFailed = 4, kNoGpu = 69 };
 
 constexpr std::uint64_t kLargestInput = 8u << 20;
+constexpr std::uint64_t kLargestLog = 256u << 20;  // logs are read whole and explained from their end
 
 int fail(int code, const std::string& sentence) {
   std::fprintf(stderr, "probe: %s\n", sentence.c_str());
@@ -181,6 +184,22 @@ int no_gpu() {
               "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
 }
 
+// Without a model the text alone; with one, its prediction as well.
+int explain_error(const Flags& flags) {
+  const FileText text = read_file(flags.explain_oom, kLargestLog);
+  if (!text.error.empty()) return fail(kUsage, text.error);
+  std::optional<Prediction> prediction;
+  if (!flags.model.empty()) {
+    const Inputs inputs = read_inputs(flags);
+    if (inputs.code != kOk) return inputs.code;
+    Result<Prediction> predicted = predict_run(inputs.config, inputs.recipe);
+    if (!predicted.ok()) return fail(kUsage, say(predicted.problem(), flags.model));
+    prediction = std::move(predicted.value());
+  }
+  const oom::Explanation explanation = explain_text(text.text, prediction ? &*prediction : nullptr);
+  return emit(flags, oom::write_explanation(explanation), explanation_text(explanation));
+}
+
 int run(const Flags& flags) {
   if (flags.version) {
     std::printf("probe %s\n", version());
@@ -190,6 +209,7 @@ int run(const Flags& flags) {
     std::fputs(gpu_table().c_str(), stdout);
     return kOk;
   }
+  if (!flags.explain_oom.empty()) return explain_error(flags);
   const Inputs inputs = read_inputs(flags);
   if (inputs.code != kOk) return inputs.code;
   if (flags.dry_run) return dry_run(flags, inputs);

@@ -17,7 +17,7 @@ const { values: flags } = parseArgs({
 const wasmDir = resolve(flags.wasm ?? join(here, '../build/wasm'));
 const out = resolve(flags.out ?? join(here, '../build/site'));
 
-for (const name of ['ledger.js', 'ledger.wasm']) {
+for (const name of ['ledger.js', 'ledger.wasm', 'oom.js', 'oom.wasm']) {
   if (!existsSync(join(wasmDir, name))) fail(`${name} is not in ${wasmDir}. Build the WASM module first, or name its folder with --wasm DIR.`);
 }
 
@@ -42,14 +42,21 @@ async function bundle() {
     outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning',
     alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles],
   });
+  // What an error needs, loaded with the first one: a bundle of its own, so that the page's first load shares nothing with it.
+  await build({
+    entryPoints: { oom_view: join(here, 'src/components/oom_view.ts') }, splitting: true, chunkNames: 'texts/[name]-[hash]',
+    outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles],
+  });
   await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), minify: true, charset: 'utf8', logLevel: 'warning' });
   await copyFile(join(here, 'src/index.html'), join(out, 'index.html'));
 }
 
 async function writeGlue() {
-  const glue = await transform(await readFile(join(wasmDir, 'ledger.js'), 'utf8'), { minify: true, format: 'esm' });
-  await writeFile(join(out, 'ledger.js'), glue.code);
-  if (wasmDir !== out) await copyFile(join(wasmDir, 'ledger.wasm'), join(out, 'ledger.wasm'));
+  for (const module of ['ledger', 'oom']) {
+    const glue = await transform(await readFile(join(wasmDir, `${module}.js`), 'utf8'), { minify: true, format: 'esm' });
+    await writeFile(join(out, `${module}.js`), glue.code);
+    if (wasmDir !== out) await copyFile(join(wasmDir, `${module}.wasm`), join(out, `${module}.wasm`));
+  }
 }
 
 // Plain config.json files, for the command line that the page shows.

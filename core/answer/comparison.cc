@@ -38,10 +38,15 @@ Result<Bytes> bytes_at(const Json& object, const char* where, const char* key) {
   return *bytes;
 }
 
-void write_row(JsonWriter& out, std::string_view name, Bytes predicted, Bytes measured) {
+// An open row: its writer may add to it.
+void begin_row(JsonWriter& out, std::string_view name, Bytes predicted, std::int64_t measured) {
   out.begin_object().member("name", name).member("predicted_bytes", predicted).member("measured_bytes", measured);
-  out.member("difference_bytes", static_cast<std::int64_t>(measured) - static_cast<std::int64_t>(predicted))
-      .end_object();
+  out.member("difference_bytes", measured - static_cast<std::int64_t>(predicted));
+}
+
+void write_row(JsonWriter& out, std::string_view name, Bytes predicted, Bytes measured) {
+  begin_row(out, name, predicted, static_cast<std::int64_t>(measured));
+  out.end_object();
 }
 
 constexpr const char* kPeakKeys[] = {"tensor_bytes", "workspace_bytes", "allocated_bytes", "reserved_bytes"};
@@ -64,6 +69,38 @@ const PhasePeak* phase_named(const Prediction& p, std::string_view name) {
   return found == p.replay.phases.end() ? nullptr : &*found;
 }
 
+// A phase's allocated peak in layers, each stated up to its upper edge: tensors, then what comes on top of them.
+struct Layer {
+  const char* name;
+  const char* key;
+  Bytes PhasePeak::*upto;
+};
+constexpr Layer kLayers[] = {
+    {"[tensors]", "peak_bytes", &PhasePeak::peak_bytes},
+    {"[library workspace]", "peak_with_workspace_bytes", &PhasePeak::peak_with_workspace_bytes},
+    {"[allocator rounding]", "allocated_peak_bytes", &PhasePeak::allocated_peak_bytes},
+};
+
+// Lines that add up to the phase's row. From the first layer on that the file does not state, its bytes are
+// unexplained.
+void write_phase_lines(JsonWriter& out, const Json& phase, const PhasePeak& predicted, Bytes measured) {
+  Bytes predicted_below = 0, measured_below = 0;
+  bool stated = true;
+  out.key("lines").begin_array();
+  for (const Layer& layer : kLayers) {
+    const Json* value = phase.find(layer.key);
+    const auto upto = value == nullptr ? std::nullopt : value->as_unsigned();
+    stated = stated && upto;
+    const std::int64_t part = stated ? static_cast<std::int64_t>(*upto) - static_cast<std::int64_t>(measured_below) : 0;
+    begin_row(out, layer.name, predicted.*layer.upto - predicted_below, part);
+    out.end_object();
+    predicted_below = predicted.*layer.upto;
+    if (stated) measured_below = *upto;
+  }
+  begin_row(out, "[unexplained]", 0, static_cast<std::int64_t>(measured) - static_cast<std::int64_t>(measured_below));
+  out.end_object().end_array();
+}
+
 void write_phase_rows(JsonWriter& out, const Json* phases, const Prediction& p) {
   out.key("phases").begin_array();
   for (const Json& phase : phases == nullptr ? std::vector<Json>{} : phases->items()) {
@@ -72,8 +109,11 @@ void write_phase_rows(JsonWriter& out, const Json* phases, const Prediction& p) 
     const Json* peak = phase.find("allocated_peak_bytes");
     const auto measured = peak == nullptr ? std::nullopt : peak->as_unsigned();
     if (!text || !measured) continue;
-    if (const PhasePeak* predicted = phase_named(p, *text))
-      write_row(out, *text, predicted->allocated_peak_bytes, *measured);
+    if (const PhasePeak* predicted = phase_named(p, *text)) {
+      begin_row(out, *text, predicted->allocated_peak_bytes, static_cast<std::int64_t>(*measured));
+      write_phase_lines(out, phase, *predicted, *measured);
+      out.end_object();
+    }
   }
   out.end_array();
 }
@@ -101,8 +141,8 @@ void write_category_rows(JsonWriter& out, const Json& at_peak, const Prediction&
             measured_rounding);
   const auto rest =
       static_cast<std::int64_t>(measured_allocated) - static_cast<std::int64_t>(plus(measured_sum, measured_rounding));
-  out.begin_object().member("name", "[unexplained]").member("predicted_bytes", Bytes{0}).member("measured_bytes", rest);
-  out.member("difference_bytes", rest).end_object().end_array();
+  begin_row(out, "[unexplained]", 0, rest);
+  out.end_object().end_array();
 }
 
 Result<Prediction> predict_same_run(const Json& root) {

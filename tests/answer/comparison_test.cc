@@ -109,6 +109,50 @@ TEST_F(Tampered, APhaseThatGrewIsNamed) {
   EXPECT_EQ(difference(comparison, "phases", "step1.forward"), 0);
 }
 
+// Sums of a phase's lines are its row, whatever the file states.
+void expect_lines_sum(const Json& comparison) {
+  for (const Json& row : at(comparison, "phases").items()) {
+    std::int64_t predicted = 0, measured = 0, off = 0;
+    for (const Json& line : at(row, "lines").items()) {
+      predicted += signed_number(line, "predicted_bytes");
+      measured += signed_number(line, "measured_bytes");
+      off += signed_number(line, "difference_bytes");
+    }
+    EXPECT_EQ(predicted, signed_number(row, "predicted_bytes")) << text(row, "name");
+    EXPECT_EQ(measured, signed_number(row, "measured_bytes")) << text(row, "name");
+    EXPECT_EQ(off, signed_number(row, "difference_bytes")) << text(row, "name");
+  }
+}
+
+const Json& phase_row(const Json& comparison, std::string_view name) {
+  for (const Json& row : at(comparison, "phases").items()) {
+    if (text(row, "name") == name) return row;
+  }
+  ADD_FAILURE() << "no phase " << name;
+  return at(comparison, "none");
+}
+
+TEST_F(Tampered, EveryByteOfAPhaseStandsOnALine) {
+  expect_lines_sum(compared(measured));
+  const Json comparison =
+      compared(changed("step1.backward", "peak_bytes", number(document, "phases.2.peak_bytes"), 2048));
+  expect_lines_sum(comparison);
+  const Json& row = phase_row(comparison, "step1.backward");
+  EXPECT_EQ(difference(row, "lines", "[tensors]"), 2048);
+  EXPECT_EQ(difference(row, "lines", "[library workspace]"), -2048);
+  EXPECT_EQ(difference(row, "lines", "[unexplained]"), 0);
+}
+
+TEST_F(Tampered, WhatAFileDoesNotStateIsUnexplained) {
+  const Json comparison =
+      compared(tampered(measured, "step1.backward", "\"peak_with_workspace_bytes\"", "\"something_else\""));
+  expect_lines_sum(comparison);
+  const Json& row = phase_row(comparison, "step1.backward");
+  EXPECT_EQ(difference(row, "lines", "[tensors]"), 0);
+  EXPECT_EQ(difference(row, "lines", "[unexplained]"),
+            signed_number(document, "phases.2.allocated_peak_bytes") - signed_number(document, "phases.2.peak_bytes"));
+}
+
 TEST_F(Tampered, RoundingHasALineOfItsOwn) {
   const Bytes rounding = number(document, "at_peak.allocator_rounding_bytes");
   const Json comparison = compared(changed("\"at_peak\"", "allocator_rounding_bytes", rounding, 512));

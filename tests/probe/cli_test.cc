@@ -269,12 +269,36 @@ TEST_F(Cli, HelpVersionAndCatalogueNeedNothing) {
   EXPECT_EQ(probe("--version").out, "probe " + std::string(version()) + "\n");
   const Outcome help = probe("--help");
   EXPECT_EQ(help.code, 0);
-  for (const char* flag : {"--model", "--dry-run", "--json", "--mem-limit", "--grad-accum", "--checkpointing"}) {
+  for (const char* flag :
+       {"--model", "--dry-run", "--json", "--mem-limit", "--grad-accum", "--checkpointing", "--explain-oom"}) {
     EXPECT_NE(help.out.find(flag), std::string::npos) << flag;
   }
   const Outcome gpus = probe("--list-gpus");
   EXPECT_EQ(gpus.code, 0);
   EXPECT_NE(gpus.out.find("h100-80gb"), std::string::npos);
+}
+
+TEST_F(Cli, ErrorsAreExplained) {
+  write("log.txt",
+        "loss.backward()\nCUDA out of memory. Tried to allocate 64.00 MiB (GPU 1; 8.00 GiB total capacity; 7.00 GiB "
+        "already allocated; "
+        "10.00 MiB free; 7.50 GiB reserved in total by PyTorch)\n");
+  const Outcome text = probe("--explain-oom log.txt");
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"Stage: backward", "64.00 MiB", "| loss.backward()", "What to do"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part;
+  const Outcome json = probe("--explain-oom log.txt --json - --model tiny.json --seq 12");
+  EXPECT_EQ(json.code, 0) << json.err;
+  const Json document = parsed(json.out);
+  EXPECT_EQ(number(document, "messages.0.capacity_bytes"), 8ull << 30);
+  EXPECT_EQ(ledger::text(document, "prediction.conclusions.0"), "prediction_fits");
+}
+
+TEST_F(Cli, WhatCannotBeExplainedIsSaid) {
+  EXPECT_EQ(probe("--explain-oom missing.txt").code, 2);
+  const Outcome nothing = probe("--explain-oom - --json -");
+  EXPECT_EQ(nothing.code, 0);
+  EXPECT_TRUE(at(parsed(nothing.out), "messages").items().empty());
 }
 
 TEST_F(Cli, NothingOfThisMachineStandsInAMeasuredFile) {

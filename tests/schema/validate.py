@@ -14,7 +14,7 @@ import jsonschema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
-NAMES = ("recipe", "report", "measured", "comparison")
+NAMES = ("recipe", "report", "measured", "comparison", "oom", "hook")
 SCHEMAS = {name: json.loads((ROOT / "docs/schema" / f"{name}.schema.json").read_text()) for name in NAMES}
 STORE = {schema["$id"]: schema for schema in SCHEMAS.values()}
 
@@ -73,6 +73,20 @@ class Documents(unittest.TestCase):
     def test_schemas_are_schemas(self):
         for schema in SCHEMAS.values():
             jsonschema.Draft202012Validator.check_schema(schema)
+
+    def test_explained_errors(self):
+        message = ("[rank1]:     loss.backward()\nCUDA out of memory. Tried to allocate 96.00 MiB. GPU 2 has a total capacity of 79.25 GiB of which "
+                   "50.00 MiB is free. Process 12 has 17179869184.00 GiB memory in use. Including non-PyTorch memory, this process has 78.00 GiB "
+                   "memory in use. Of the allocated memory 77.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated. ")
+        texts = ["", "it does not work", message, "exits with return code = -9", "x" * 5_000_000 + message, message * 200, "<script>alert(1)</script> OOM"]
+        asked = [{"text": text} for text in texts] + [{"text": message, "report": report} for report in list(self.reports.values())[:4]]
+        for request, answer in zip(asked, core(["explain " + json.dumps(request) for request in asked])):
+            with self.subTest(request["text"][:40]):
+                self.valid("oom", answer["oom"])
+                self.assertNotIn(answer["oom"]["cause"], answer["oom"]["also_possible"])
+                self.assertEqual("report" in request, answer["oom"]["prediction"] is not None)
+                for evidence in answer["oom"]["evidence"]:
+                    self.assertIn(evidence["quote"], request["text"])
 
     def test_reports(self):
         self.assertGreaterEqual(len(self.reports), 10)

@@ -1,5 +1,5 @@
 // predict_cli.cc - the core's door on stdin and stdout: one request a line, one answer a line. A line is the function's
-// name, a space and its request: `predict {"config": ...}`, `compare {...}`, `catalogue`, `version`.
+// name, a space and its request: `predict {"config": ...}`, `compare {...}`, `explain {...}`, `catalogue`, `version`.
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -13,6 +13,8 @@ bool answer(std::string_view function, std::string_view request, std::string& ou
     out = ledger::predict(request);
   } else if (function == "compare") {
     out = ledger::compare(request);
+  } else if (function == "explain") {
+    out = ledger::explain_oom(request);
   } else if (function == "catalogue") {
     out = ledger::catalogue();
   } else if (function == "version") {

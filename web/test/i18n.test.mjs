@@ -122,3 +122,26 @@ test('the language follows the browser’s list', () => {
   assert.equal(browserLang(['de', 'en-GB', 'zh']), 'en');
   assert.equal(browserLang([]), 'en');
 });
+
+test('every id of the OOM reader has a text in both languages', async () => {
+  const { oomEn } = await load('i18n/oom_en.ts');
+  const { oomZh } = await load('i18n/oom_zh.ts');
+  assert.deepEqual(Object.keys(oomZh), Object.keys(oomEn));
+  for (const [key, text] of Object.entries(oomEn)) assert.deepEqual(names(oomZh[key]), names(text), key);
+  const schema = JSON.parse(await readFile(`${WEB}/../docs/schema/oom.schema.json`, 'utf8'));
+  const plain = (id) => id.replaceAll(' ', '_');
+  const advice = [...(await core('oom/advice.cc')).matchAll(/\{Cause::\w+, "(\w+)"/g)].map((match) => match[1]);
+  assert.deepEqual([...new Set(advice)].sort(), [...schema.properties.advice.items.properties.id.enum].sort());
+  for (const id of advice) assert.ok(`advice.${id}` in oomEn, id);
+  for (const id of schema.$defs.cause.enum) assert.ok(`cause.${plain(id)}` in oomEn, id);
+  for (const id of schema.properties.stage.enum) assert.ok(`stage.${plain(id)}` in oomEn, id);
+  const conclusions = [...(await core('oom/against_report.cc')).matchAll(/"((?:prediction|other_process|sharding|longer|above)_\w+)"/g)].map((match) => match[1]);
+  assert.deepEqual([...new Set(conclusions)].filter((id) => !id.endsWith('_bytes')).sort(), [...schema.$defs.prediction.properties.conclusions.items.enum].sort());
+  for (const id of schema.$defs.prediction.properties.conclusions.items.enum) assert.ok(`conclusion.${id}` in oomEn, id);
+  // Frames, log lines and words are shown by their kind; what is arithmetic has a sentence of its own.
+  const numeric = [...`${await core('oom/numeric.cc')}${await core('oom/counters.cc')}`.matchAll(/add_evidence\(\s*d(?:iagnosis)?,\s*"(\w+)"/g)].map((match) => match[1]);
+  assert.ok(numeric.length > 12);
+  const kinds = ['stage_', 'frame_', 'log_', 'words_', 'device_'];
+  for (const id of numeric) assert.ok(`evidence.${id}` in oomEn || kinds.some((kind) => id.startsWith(kind)), id);
+  for (const kind of kinds) assert.ok(`evidence.${kind}` in oomEn, kind);
+});

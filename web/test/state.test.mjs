@@ -15,6 +15,13 @@ const TEXTS = [
   ['{"batch": 2, "tyop": 1}', 'recipe'], ['{"kind": "measured", "schema_version": "1.0"}', 'measured'], ['{"kind": "predicted", "model": {"config": {}}}', 'report'],
   ['\uFEFF{"seq": 5}', 'recipe'], ['{"tokenizer_class": "X"}', 'config'], ['not json', 'config'], ['[1, 2]', 'config'], ['', 'config'], ['null', 'config'],
 ];
+const ERRORS = [
+  'RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB', 'CUDA out of memor\ny. Tried', '> C**UDA out of memory', 'exits with return code = -9',
+  'Traceback (most recent call last):\n  File "a.py"', 'RESOURCE_EXHAUSTED: Out of memory', 'CUBLAS_STATUS_ALLOC_FAILED', '单卡 32G 提示显存不足', 'it OOMs, why is that an OOM?',
+];
+for (const text of ERRORS) test(`${text} is taken as an error`, () => assert.equal(recognise(text, KEYS).kind, 'error'));
+test('JSON about memory is no error', () => assert.equal(recognise('{"model_type": "out of memory"}', KEYS).kind, 'config'));
+
 for (const [text, kind] of TEXTS) test(`${text || '(nothing)'} is taken as ${kind}`, () => assert.equal(recognise(text, KEYS).kind, kind));
 
 test('a key set back to its default leaves the request', () => {

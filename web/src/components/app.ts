@@ -140,6 +140,7 @@ export class MemoryLedger extends LitElement {
       case 'units': return session.setView({ units: change.units });
       case 'text': return void session.readText(change.text, change.name);
       case 'file': return void session.readFile(change.file);
+      case 'error': return session.setError(change.error);
       case 'forget': return session.forget(change.name);
       case 'skip': return this.renderRoot.querySelector('main')?.focus();
     }
@@ -180,6 +181,7 @@ export class MemoryLedger extends LitElement {
       </aside>
       <main id="answer" tabindex="-1">
         ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}
+        ${session.error ? this.errorView(session, i18n) : nothing}
         ${answer.ok ? this.answerView(answer.value, session, i18n) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
         <section id="measured"><h2>${i18n.t('measured.heading')}</h2>
           <ml-share .i18n=${i18n} .request=${session.request} .report=${answer.ok ? answer.value : undefined}></ml-share>
@@ -187,6 +189,13 @@ export class MemoryLedger extends LitElement {
         ${answer.ok ? html`<section><ml-limits .i18n=${i18n} .report=${answer.value}></ml-limits></section>` : nothing}
       </main>
     </div>`;
+  }
+
+  // Its element comes with the first error; until then this is an empty section.
+  private errorView(session: Session, i18n: I18n): TemplateResult {
+    void import(new URL('oom_view.js', import.meta.url).href);
+    return html`<section class="error"><ml-oom .i18n=${i18n} .error=${session.error} .core=${session.core} .config=${configText(session.request.model)}
+      .report=${session.answer.ok ? session.answer.value : undefined}></ml-oom></section>`;
   }
 
   private answerView(report: Report, session: Session, i18n: I18n): TemplateResult {

@@ -26,5 +26,6 @@ export type Change =
   | { readonly kind: 'units'; readonly units: Units }
   | { readonly kind: 'text'; readonly text: string; readonly name: string }
   | { readonly kind: 'file'; readonly file: File }
+  | { readonly kind: 'error'; readonly error: undefined }
   | { readonly kind: 'forget'; readonly name: string }
   | { readonly kind: 'skip' };

@@ -23,6 +23,7 @@ export class MeasuredView extends LedgerElement {
     .same { color: var(--good); font-weight: 600; }
     .tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1.1rem 2rem; }
     table { font-size: 0.85rem; }
+    .line th { padding-inline-start: 1rem; color: var(--ink-soft); }
     .differs { font-weight: 600; }
     th, td { padding-block: 0.3rem; padding-inline-end: 0.5rem; }
     tbody th { white-space: nowrap; }
@@ -82,9 +83,12 @@ export class MeasuredView extends LedgerElement {
       <caption>${i18n.t(caption)}</caption>
       <thead><tr><th scope="col">${i18n.t('measured.name')}</th>
         ${(['measured.predicted', 'measured.measured', 'measured.difference'] as const).map((key) => html`<th scope="col" class="right">${i18n.t(key)}</th>`)}</tr></thead>
-      <tbody>${rows.map((row) => html`<tr><th scope="row">${nameOf(row.name)}</th>
-        ${this.amount(row.predicted_bytes)}${this.amount(row.measured_bytes)}${this.difference(row)}</tr>`)}</tbody>
+      <tbody>${rows.map((row) => [this.row(row, nameOf(row.name), ''), ...differing(row).map((line) => this.row(line, i18n.category(line.name), 'line'))])}</tbody>
     </table>`;
+  }
+
+  private row(row: ComparedRow, name: string, kind: string): TemplateResult {
+    return html`<tr class=${kind}><th scope="row">${name}</th>${this.amount(row.predicted_bytes)}${this.amount(row.measured_bytes)}${this.difference(row)}</tr>`;
   }
 
   private amount(bytes: number | null): TemplateResult {
@@ -97,6 +101,11 @@ export class MeasuredView extends LedgerElement {
     if (bytes === 0) return html`<td class="right soft">${this.i18n.t('measured.equal')}</td>`;
     return html`<td class="right differs" title=${this.i18n.format.exact(bytes)}>${this.i18n.format.difference(bytes)}</td>`;
   }
+}
+
+// The lines on which a row's difference stands.
+function differing(row: ComparedRow): readonly ComparedRow[] {
+  return row.difference_bytes ? (row.lines ?? []).filter((line) => line.difference_bytes) : [];
 }
 
 export function largestDifference(rows: readonly ComparedRow[]): ComparedRow | undefined {

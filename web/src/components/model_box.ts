@@ -45,7 +45,7 @@ export class ModelBox extends LedgerElement {
         <div class="row">
           <textarea id="paste" rows="1" aria-describedby="hint" spellcheck="false" autocomplete="off" placeholder=${i18n.t('box.placeholder')} @input=${this.onText}></textarea>
           <button @click=${this.choose}>${i18n.t('box.choose')}</button>
-          <input type="file" hidden accept=".json,.txt,application/json,text/plain" @change=${this.onFile} />
+          <input type="file" hidden accept=".json,.txt,.log,application/json,text/plain" @change=${this.onFile} />
         </div>
       </div>
       <div class="message" role="status">${this.messageView()}</div>`;

@@ -156,6 +156,7 @@ export interface ComparedRow {
   readonly predicted_bytes: Bytes | null;
   readonly measured_bytes: Bytes | null;
   readonly difference_bytes: Bytes | null;
+  readonly lines?: readonly ComparedRow[]; // add up to the row
 }
 
 export interface Comparison {

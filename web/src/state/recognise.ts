@@ -7,6 +7,7 @@ import type { Recipe, RecipeKey } from '../core/types.js';
 export type Recognised =
   | { readonly kind: 'config'; readonly text: string }
   | { readonly kind: 'recipe'; readonly recipe: Recipe }
+  | { readonly kind: 'error'; readonly text: string }
   | { readonly kind: 'measured'; readonly text: string }
   | { readonly kind: 'report'; readonly config: string; readonly recipe: Recipe };
 
@@ -15,7 +16,7 @@ const MODEL_KEYS = ['model_type', 'architectures', 'hidden_size', 'num_hidden_la
 
 export function recognise(text: string, keys: readonly RecipeKey[]): Recognised {
   const root = parse(text);
-  if (root === undefined) return { kind: 'config', text }; // the core names line and column
+  if (root === undefined) return looksLikeError(text) ? { kind: 'error', text } : { kind: 'config', text }; // the core names line and column
   if (root['kind'] === 'measured' || root['kind'] === 'hook') return { kind: 'measured', text };
   if (root['kind'] === 'predicted') return asReport(root);
   if (isObject(root['config']) && isObject(root['recipe'])) {
@@ -23,6 +24,13 @@ export function recognise(text: string, keys: readonly RecipeKey[]): Recognised 
   }
   if (looksLikeRecipe(root, keys)) return { kind: 'recipe', recipe: root as Recipe };
   return { kind: 'config', text };
+}
+
+// What only logs say. White space and markdown are left out first: terminals wrap inside words.
+const ERROR_MARKS = /outofmemor|memoryerror|traceback\(most|resourceexhausted|outofresource|allocfailed|exitcode:?-9|returncode=-9|oom-?kill|defaultcpuallocator|unabletoallocate|allocationfailed|cannotallocate|reservedbypytorch|cacheblocks|cudafailure|显存/i;
+
+export function looksLikeError(text: string): boolean {
+  return ERROR_MARKS.test(text.replace(/[\s_*`│|]/g, '')) || /\boom\b/i.test(text);
 }
 
 function asReport(root: Record<string, unknown>): Recognised {

@@ -2,21 +2,21 @@
 // here; `changed` is called after each, and views draw what they find. Knows nothing of the DOM but the File type.
 
 import type { Core } from '../core/loader.js';
-import { LARGEST_INPUT_BYTES } from '../core/limits.js';
+import { LARGEST_INPUT_BYTES, LOG_TAIL_BYTES } from '../core/limits.js';
 import { problem, type Comparison, type Outcome, type Problem, type Recipe, type Report } from '../core/types.js';
 import { pack } from './codec.js';
 import { defaultsOf } from './defaults.js';
 import { withoutUnused } from './form_keys.js';
 import { readHash, writeHash } from './hash.js';
 import { findPreset } from './presets.js';
-import { recognise } from './recognise.js';
+import { looksLikeError, recognise } from './recognise.js';
 import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type ModelChoice, type Request } from './request.js';
 import { begin, type Scenario } from './scenarios.js';
 
 export type Said =
   | { readonly kind: 'config'; readonly name: string; readonly family: string; readonly params: number }
   | { readonly kind: 'recipe'; readonly name: string; readonly keys: readonly string[] }
-  | { readonly kind: 'measured' | 'report'; readonly name: string }
+  | { readonly kind: 'measured' | 'report' | 'error'; readonly name: string }
   | { readonly kind: 'problem'; readonly name: string; readonly problem: Problem };
 
 export interface MeasuredFile {
@@ -25,12 +25,18 @@ export interface MeasuredFile {
   readonly comparison: Comparison;
 }
 
+export interface PastedError {
+  readonly name: string;
+  readonly text: string;
+}
+
 export class Session {
   readonly defaults: Defaults;
   request: Request = FIRST_REQUEST;
   answer: Outcome<Report>;
   measured: readonly MeasuredFile[] = [];
   said: Said | undefined;
+  error: PastedError | undefined;
   linkProblems: readonly Problem[] = [];
   private lastGood: Request | undefined;
 
@@ -91,25 +97,37 @@ export class Session {
   }
 
   async readFile(file: File): Promise<void> {
-    if (file.size > LARGEST_INPUT_BYTES) return this.tooLarge(file.size, file.name);
+    const large = file.size > LARGEST_INPUT_BYTES;
     let text: string;
     try {
-      text = await file.text();
+      text = await (large ? file.slice(-LOG_TAIL_BYTES) : file).text();
     } catch {
       return this.say({ kind: 'problem', name: file.name, problem: problem('file_unreadable', { where: file.name }) });
     }
+    if (large && !looksLikeError(text)) return this.tooLarge(file.size, file.name);
     return this.readText(text, file.name);
   }
 
   async readText(text: string, name: string): Promise<void> {
-    if (text.length > LARGEST_INPUT_BYTES) return this.tooLarge(text.length, name);
+    if (text.length > LARGEST_INPUT_BYTES) {
+      const end = text.slice(-LOG_TAIL_BYTES);
+      return looksLikeError(end) ? this.setError({ name, text: end }) : this.tooLarge(text.length, name);
+    }
     const found = recognise(text, this.core.catalogue.recipe_keys);
     switch (found.kind) {
       case 'measured': return this.addMeasured(found.text, name || 'measured.json', false);
       case 'recipe': return this.takeRecipe(found.recipe, name);
+      case 'error': return this.setError({ name, text: found.text });
       case 'report': return this.takeModel(found.config, name, found.recipe);
       case 'config': return this.takeModel(found.text, name);
     }
+  }
+
+  // The last one pasted; undefined takes it away.
+  setError(error: PastedError | undefined): void {
+    this.error = error;
+    this.said = error && { kind: 'error', name: error.name };
+    this.changed();
   }
 
   addMeasured(text: string, name: string, sample: boolean): void {
