@@ -61,6 +61,7 @@ constexpr Reason kReasons[] = {
     {"static_window_cache_not_modelled", "static caches of sliding windows are not modelled yet"},
     {"graph_not_modelled_with_this_cache", "without no_grad only the dynamic cache is modelled"},
     {"stack_not_modelled", "this stack is not modelled yet; hf, hf-4 (decoders) and course are"},
+    {"optimizer_not_modelled", "the course's rules of thumb know no states of this optimizer; stack hf does"},
     {"precision_not_modelled", "bf16, amp-bf16 and fp32 are modelled (bf16 for qlora)"},
     {"plain_stack_has_no_layers_to_checkpoint",
      "checkpointing is applied to decoder layers, which a plain stack has not"},

@@ -81,9 +81,13 @@ test('every limit and note of the core has words in both languages', async () =>
 test('every reason for which the core refuses a recipe has sentences in both languages', async () => {
   const refused = await tableIds('training/support.cc', 'kRefusals', /\{"\w+", "(\w+)",/g);
   const course = [...(await core('training/course.cc')).matchAll(/refuse\(recipe, "\w+", "(\w+)"\)/g)].map((match) => match[1]);
-  assert.ok(refused.length > 20 && course.length > 0);
-  inBothLanguages('reason', [...refused, ...course]);
-  for (const expected of [...refused, ...course]) {
+  const task = [
+    ...(await tableIds('training/support.cc', 'kOnlyWhileGenerating', /\{"\w+", "(\w+)",/g)),
+    ...(await tableIds('inference/support.cc', 'kRefusals', /\{"\w+", "(\w+)",/g)),
+  ];
+  assert.ok(refused.length > 20 && course.length > 0 && task.length > 10);
+  inBothLanguages('reason', [...refused, ...course, ...task]);
+  for (const expected of [...refused, ...course, ...task]) {
     for (const i18n of voices) {
       const text = problemText({ code: 'unsupported_recipe', where: 'loss', read: 'cut', expected, nearest: '' }, i18n);
       assert.ok(!text.includes(expected) && !text.includes('{'), text);

@@ -40,6 +40,7 @@ export const problemsEn = {
   'reason.static_window_cache_not_modelled': 'Static caches of sliding windows are not computed yet. Choose the dynamic cache.',
   'reason.graph_not_modelled_with_this_cache': 'Without no_grad only the dynamic cache is computed. Choose it, or switch no_grad on.',
   'reason.stack_not_modelled': 'This version does not compute the framework {read} yet. Computed are hf (Hugging Face), hf-4 (transformers 4, decoders only) and course (the course’s rules of thumb).',
+  'reason.optimizer_not_modelled': 'The course’s rules of thumb know no states of the optimizer {read}. Choose another, or set the framework to hf.',
   'reason.precision_not_modelled': 'This version does not compute the precision {read} with this method yet. Choose one without a mark; bf16 is computed with every method.',
   'reason.loss_not_modelled': 'This version does not compute the loss {read}, which splits the vocabulary among GPUs. Set loss to full, chunked, fused_linear or cut.',
   'reason.plain_stack_has_a_loss_of_its_own': 'A plain stack ends in a mean of squares; the losses to choose from belong to language models. Set loss to full.',

@@ -38,6 +38,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.static_window_cache_not_modelled': '尚未计算滑动窗口的静态缓存。请选择 dynamic 缓存。',
   'reason.graph_not_modelled_with_this_cache': '不使用 no_grad 时仅支持 dynamic 缓存。请选择它，或打开 no_grad。',
   'reason.stack_not_modelled': '此版本尚不能计算框架 {read}。可计算的是 hf（Hugging Face）、hf-4（transformers 4，限解码器）和 course（课程的经验公式）。',
+  'reason.optimizer_not_modelled': '课程的经验公式中没有优化器 {read} 的状态。请另选优化器，或把框架设为 hf。',
   'reason.precision_not_modelled': '此版本尚不能以此方法计算精度 {read}。请选择没有标记的一项；bf16 对每种方法都可计算。',
   'reason.loss_not_modelled': '此版本不能计算损失 {read}，它将词表分布到多张 GPU。请将损失设为 full、chunked、fused_linear 或 cut。',
   'reason.plain_stack_has_a_loss_of_its_own': '普通层堆叠以均方值结束，可选的损失只用于语言模型。请将损失设为 full。',
