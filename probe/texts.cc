@@ -53,6 +53,8 @@ constexpr Reason kReasons[] = {
      "quanto quantises keys and values in groups of 64; key/value heads times head_dim must be a multiple of it"},
     {"quantized_cache_has_no_window", "a quantised cache knows no sliding window; use a dynamic one"},
     {"generation_not_modelled_for_family", "generation is not modelled for this family yet"},
+    {"window_of_some_layers_not_modelled",
+     "this model's sliding window is on some layers only, which is not modelled while generating"},
     {"adapters_not_modelled_in_generation", "generating with unmerged adapters is not modelled yet; use method full"},
     {"autocast_not_modelled_in_generation", "generating under autocast is not modelled yet"},
     {"masked_attention_not_modelled",

@@ -48,6 +48,9 @@ constexpr Refusal kRefusals[] = {
     {"stack", "stack_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.stack != Stack::hf; }},
     {"task", "generation_not_modelled_for_family",
      [](const ModelConfig& c, const Recipe&) { return c.architecture != Architecture::llama; }},
+    // Qwen windows only the layers from max_window_layers on; of Mistral all are windowed.
+    {"task", "window_of_some_layers_not_modelled",
+     [](const ModelConfig& c, const Recipe&) { return c.sliding_window != 0 && c.model_type.starts_with("qwen"); }},
     {"method", "adapters_not_modelled_in_generation",
      [](const ModelConfig&, const Recipe& r) { return r.method != Method::full; }},
     {"autocast", "autocast_not_modelled_in_generation", [](const ModelConfig&, const Recipe& r) { return r.autocast; }},

@@ -374,6 +374,8 @@ struct Refused {
 std::vector<Refused> refusals() {
   ModelConfig windowed = odd_llama();
   windowed.sliding_window = 8;
+  ModelConfig qwen = windowed;
+  qwen.model_type = "qwen2";
   ModelConfig windowed_groups = with_whole_groups();
   windowed_groups.sliding_window = 8;
   return {
@@ -385,6 +387,8 @@ std::vector<Refused> refusals() {
       {"quantised_weights_compute_in_16_bits", "weights", {{"weights", "nf4"}, {"precision", "fp32"}}},
       {"quantized_cache_needs_groups_of_64", "kv_cache", {{"kv_cache", "quantized"}}},
       {"quantized_cache_has_no_window", "kv_cache", {{"kv_cache", "quantized"}}, windowed_groups},
+      {"window_of_some_layers_not_modelled", "task", {}, qwen},
+      {"stack_not_modelled", "stack", {{"stack", "hf-4"}}},
       {"adapters_not_modelled_in_generation", "method", {{"method", "lora"}}},
       {"autocast_not_modelled_in_generation", "autocast", {{"autocast", "true"}}},
       {"precision_not_modelled", "precision", {{"precision", "amp-bf16"}}},

@@ -34,6 +34,7 @@ export const problemsEn = {
   'reason.quantized_cache_needs_groups_of_64': 'quanto quantises keys and values in groups of 64 elements, and this model’s key/value width is no multiple of 64. Choose another cache.',
   'reason.quantized_cache_has_no_window': 'A quantised cache knows no sliding window, which this model has. Choose the dynamic cache.',
   'reason.generation_not_modelled_for_family': 'This version does not compute generation for this model family yet.',
+  'reason.window_of_some_layers_not_modelled': 'This model’s sliding window is on some of its layers only, which is not computed for generation yet.',
   'reason.adapters_not_modelled_in_generation': 'Generating with adapters that were not merged is not computed yet. Set the method to full.',
   'reason.autocast_not_modelled_in_generation': 'Generating under autocast is not computed yet. Switch it off.',
   'reason.masked_attention_not_modelled': 'A static cache or a full sliding window takes a mask, which is not computed with {read} attention. Set attention to sdpa or eager.',

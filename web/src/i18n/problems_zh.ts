@@ -32,6 +32,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.quantized_cache_needs_groups_of_64': 'quanto 以 64 个元素为一组量化键和值，而该模型的键/值宽度不是 64 的倍数。请选择其他缓存。',
   'reason.quantized_cache_has_no_window': '量化缓存不支持滑动窗口，而该模型使用滑动窗口。请选择 dynamic 缓存。',
   'reason.generation_not_modelled_for_family': '此版本尚未计算该模型系列的生成。',
+  'reason.window_of_some_layers_not_modelled': '该模型只有部分层使用滑动窗口，尚未计算其生成。',
   'reason.adapters_not_modelled_in_generation': '尚未计算带未合并适配器的生成。请把方法设为 full。',
   'reason.autocast_not_modelled_in_generation': '尚未计算 autocast 下的生成。请将其关闭。',
   'reason.masked_attention_not_modelled': '静态缓存或已满的滑动窗口需要掩码，尚未计算 {read} 注意力下的掩码。请把注意力设为 sdpa 或 eager。',
