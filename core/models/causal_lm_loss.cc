@@ -30,16 +30,17 @@ Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels) {
   return cross_entropy(upcast, targets);
 }
 
-Tensor shifted_logits_loss(const Tensor& fp32_logits, const Tensor& labels) {
+Tensor shifted_logits_loss(const Tensor& logits, const Tensor& labels) {
+  const Tensor upcast = to(logits, DType::f32);
   const Dim fewer{labels.dim(1).size - 1, Sym::none};
   const Dim tokens{times(labels.dim(0).size, fewer.size), Sym::none};
-  Tensor shift_logits = contiguous(slice(fp32_logits, 1, 0, fewer));
+  Tensor shift_logits = contiguous(slice(upcast, 1, 0, fewer));
   Tensor shift_labels;
   {
     const Tape::In in(labels.tape(), Category::inputs);
     shift_labels = contiguous(slice(labels, 1, 1, fewer));
   }
-  shift_logits = view(shift_logits, {tokens, fp32_logits.dim(-1)});
+  shift_logits = view(shift_logits, {tokens, logits.dim(-1)});
   shift_labels = view(shift_labels, {tokens});
   return cross_entropy(shift_logits, shift_labels);
 }

@@ -18,9 +18,10 @@ ShiftedLabels shift_left(const Tensor& labels);
 // shifted, logits are not).
 Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels);
 
-// The same before transformers 4.46: fp32 logits, of which all but the last position are copied. Source:
-// transformers 4.45 models/llama/modeling_llama.py, LlamaForCausalLM.forward.
-Tensor shifted_logits_loss(const Tensor& fp32_logits, const Tensor& labels);
+// The same from transformers 4.46 to 4.48: an fp32 copy beside the caller's logits, and of it all but the last position
+// copied again. Source: transformers 4.48 loss/loss_utils.py, ForCausalLMLoss. (Until 4.45 the fp32 copy took the
+// logits' name, which spares 2 bytes a logit.)
+Tensor shifted_logits_loss(const Tensor& logits, const Tensor& labels);
 
 // A loss that takes the output layer's weight [V, h] and hidden states [b, s, h].
 struct HeadLoss {

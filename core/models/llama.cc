@@ -236,11 +236,7 @@ Tensor Llama::decode(const Tensor& ids) {
 
 Tensor Llama::full_logits_loss(const Tensor& hidden, const Tensor& ids) {
   Tape& tape = ids.tape();
-  Tensor logits = lm_head_.forward(alias(hidden));  // hidden[:, slice(0, None), :] takes all of it
-  if (options_.transformers_4) {
-    const Tape::Scope scope(tape, "lm_head");
-    logits = to(logits, DType::f32);
-  }
+  const Tensor logits = lm_head_.forward(alias(hidden));  // hidden[:, slice(0, None), :] takes all of it
   if (options_.keep_outputs) outputs_ = tape.detach(logits);
   const Tape::Scope scope(tape, "loss");
   return options_.transformers_4 ? shifted_logits_loss(logits, ids) : causal_lm_loss(logits, ids);

@@ -101,7 +101,7 @@ TEST_F(HeadLossBytes, ChunkedNeverHoldsMoreThanOneChunkOfLogits) {
   EXPECT_GT(peak(), 4 * kHead + 4 * 142 * kVocab) << "the head's fp32 copy comes back for each chunk";
 }
 
-// 4.45 models/llama/modeling_llama.py: fp32 logits, all but the last copied, and their log-probabilities.
+// Of fp32 logits all but the last are copied; beside them their log-probabilities.
 TEST_F(HeadLossBytes, TransformersFourCopiesShiftedLogits) {
   const Tensor logits = leaf(tape, shape_of({kBatch, kSeq, kVocab}), true, DType::f32);
   before = live_bytes(tape);
@@ -109,6 +109,16 @@ TEST_F(HeadLossBytes, TransformersFourCopiesShiftedLogits) {
   const Tensor loss = shifted_logits_loss(logits, ids);
   EXPECT_EQ(peak(), 2 * 4 * kNext * kVocab + 8 * kNext + 8);
   EXPECT_EQ(held(), 4 * kNext * kVocab + 8 * kNext + 8) << "log-probabilities stay, the copy does not";
+}
+
+// 4.48 loss/loss_utils.py: 16-bit logits stay with the caller, their fp32 copy lives to the end of the function.
+TEST_F(HeadLossBytes, TransformersFourUpcastsWithinTheLoss) {
+  const Tensor logits = leaf(tape, shape_of({kBatch, kSeq, kVocab}), true, DType::bf16);
+  before = live_bytes(tape);
+  start = tape.trace().events.size();
+  const Tensor loss = shifted_logits_loss(logits, ids);
+  EXPECT_EQ(peak(), 4 * kBatch * kSeq * kVocab + 2 * 4 * kNext * kVocab + 8 * kNext + 8);
+  EXPECT_EQ(held(), 4 * kNext * kVocab + 8 * kNext + 8);
 }
 
 }  // namespace
