@@ -2,7 +2,8 @@
 //
 // The same modules as in training, run by the loop of transformers 5 generation/utils.py, GenerationMixin._sample, in
 // its greedy form. Phases: load, prefill, decode1, decode2, ...; of many tokens only those are played at which
-// something happens (traced_steps), and the phases `skipped2`, ... put the cache where the tokens between would have left it.
+// something happens (traced_steps), and the phases `skipped2`, ... put the cache where the tokens between would have
+// left it.
 #pragma once
 
 #include <cstdint>

@@ -143,6 +143,7 @@ class TrainingLoop {
     // accelerate's convert_outputs_to_fp32 makes an fp32 copy of the logits that the loop then holds instead.
     if (model_->outputs()) {
       const Tape::NoGrad no_grad(tape_);
+      const Tape::Scope scope(tape_, "lm_head");
       const Tape::In in(tape_, Category::logits);
       model_->replace_outputs(to(model_->outputs(), DType::f32));
     }
