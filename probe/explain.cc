@@ -1,5 +1,6 @@
 #include "probe/explain.h"
 
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -152,7 +153,7 @@ std::string explanation_text(const oom::Explanation& e) {
   std::string out;
   if (e.read_bytes < e.text_bytes) out += "(only the last " + human_bytes(e.read_bytes) + " were read)\n";
   out += "Stage: " + std::string(oom::stage_name(d.stage)) + "\n";
-  const int percent = static_cast<int>(d.confidence * 100 + 0.5);
+  const int percent = static_cast<int>(std::lround(d.confidence * 100));
   out += "Cause: " + cause_text(d.cause) + " (confidence " + std::to_string(percent) + " %)\n";
   for (const oom::Cause cause : d.also_possible)
     out += "       also possible: " + cause_text(cause) + "\n";

@@ -111,7 +111,7 @@ void weigh_library_handle(Diagnosis& d, const std::vector<Hit>& hits, const Squa
 std::array<int, kCauses> scores(const Diagnosis& d) {
   std::array<int, kCauses> score{};
   for (std::size_t c = 0; c < kCauses; ++c) {
-    score[c] = kPrior[c];
+    score[c] = int{kPrior[c]};
     for (const Evidence& evidence : d.evidence)
       score[c] += evidence.weight[c];
   }

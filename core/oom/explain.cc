@@ -1,5 +1,7 @@
 #include "core/oom/explain.h"
 
+#include <cmath>
+
 #include "core/api.h"
 #include "core/oom/numeric.h"
 
@@ -111,7 +113,7 @@ void write_diagnosis(JsonWriter& out, const Diagnosis& d) {
   for (const Cause cause : d.also_possible)
     out.value(cause_name(cause));
   out.end_array();
-  const auto percent = static_cast<std::uint64_t>(d.confidence * kHundred + 0.5);
+  const auto percent = static_cast<std::uint64_t>(std::lround(d.confidence * kHundred));
   out.member("confidence", static_cast<double>(percent) / kHundred);
   out.member("fragmentation_is_real", d.fragmentation_is_real);
   member(out, "other_process_bytes", d.other_process_bytes == 0 ? std::nullopt : std::optional(d.other_process_bytes));

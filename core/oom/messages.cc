@@ -1,6 +1,7 @@
 #include "core/oom/messages.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/oom/formats.h"
@@ -176,14 +177,27 @@ Message read_one(std::string_view text, const Anchor& anchor, std::size_t begin,
   return message;
 }
 
-// MPS and a few others state their numbers before the words "Tried to allocate".
+// Words that belong to the message before them, when they follow within so many letters.
+struct Continuation {
+  std::string_view format;  // of the message before, or how it begins
+  std::string_view anchor;
+  std::size_t within;
+};
+constexpr Continuation kContinuations[] = {
+    {"torch_mps", "triedtoallocate", 400},  // states the others before
+    {"torch_cpu", "triedtoallocate", 80},   // "you tried to allocate"
+    {"xla_allocate", "tryingtoallocate", 400},
+    {"torch", "oftheallocatedmemory", kLongestMessage},
+};
+
 bool continues(const Message& last, const Format& format, std::size_t at) {
-  const bool same = last.memory == format.memory && at - last.at < 400;
-  if (std::string_view(format.id) == "torch" || std::string_view(format.id) == "words")
-    return same && (std::string_view(last.format) == "torch_mps" || std::string_view(last.format) == "xla_allocate" ||
-                    std::string_view(last.format).starts_with("torch_cpu") ||
-                    (format.anchor == "oftheallocatedmemory" && std::string_view(last.format).starts_with("torch")));
-  return same && std::string_view(last.format) == format.id && at - last.at < 40;
+  const std::string_view before = last.format;
+  const std::size_t distance = at - last.at;
+  constexpr std::size_t kSameLine = 40;  // two anchors of one format
+  if (before == format.id && distance < kSameLine) return true;
+  return std::any_of(std::begin(kContinuations), std::end(kContinuations), [&](const Continuation& c) {
+    return before.starts_with(c.format) && format.anchor == c.anchor && distance < c.within;
+  });
 }
 
 }  // namespace
@@ -195,9 +209,6 @@ std::vector<Message> read_messages(const Squashed& squashed, std::size_t most) {
   for (std::size_t i = 0; i < anchors.size() && messages.size() < most; ++i) {
     const Format& format = *anchors[i].format;
     if (!messages.empty() && continues(messages.back(), format, anchors[i].at)) continue;
-    if (!messages.empty() && messages.back().memory == Memory::host && format.anchor == "triedtoallocate" &&
-        anchors[i].at - messages.back().at < 80)
-      continue;  // DefaultCPUAllocator: "you tried to allocate"
     std::size_t end = anchors[i].at + kLongestMessage;
     for (std::size_t next = i + 1; next < anchors.size(); ++next) {
       if (anchors[next].format->anchor == format.anchor) end = std::min(end, anchors[next].at);

@@ -1,5 +1,6 @@
 // numbers.cc - numbers with units. PyTorch prints two decimals and MiB or GiB; JAX prints "10.51G", Paddle
 // "428.000000MB", Ray "60.19GB", the allocators of MLX and the CPU plain bytes. All of them mean powers of two.
+#include <cmath>
 #include <cstdlib>
 #include <string>
 
@@ -40,7 +41,7 @@ std::optional<Bytes> scaled(double value, int shift) {
   constexpr double kMost = 9223372036854775808.0;  // 2^63
   const double bytes = value * static_cast<double>(Bytes{1} << shift);
   if (!(bytes >= 0 && bytes < kMost)) return std::nullopt;
-  return static_cast<Bytes>(bytes + 0.5);
+  return static_cast<Bytes>(std::llround(bytes));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ std::size_t escape_bytes(std::string_view text) {
 std::size_t bracket_prefix(std::string_view line) {
   if (!line.starts_with("[")) return 0;
   const std::size_t close = line.find("]:");
-  if (close == std::string_view::npos || close > 12) return 0;
+  if (close > 12) return 0;  // npos as well
   return std::all_of(line.begin() + 1, line.begin() + static_cast<std::ptrdiff_t>(close), is_word) ? close + 2 : 0;
 }
 

@@ -69,6 +69,21 @@ TEST(Comparison, AnEqualRunDiffersNowhere) {
   expect_columns_sum(comparison, allocated, static_cast<std::int64_t>(allocated));
 }
 
+// The course, C18: predict before, read max_memory_allocated and max_memory_reserved after; within 30 % counts as
+// reconciled. A real run through the same allocator leaves nothing to reconcile.
+TEST(OomCourse, C18PredictThenMeasureReconciles) {
+  const Json comparison = compared(measured_file());
+  for (const char* peak : {"allocated_bytes", "reserved_bytes"}) {
+    const auto off = static_cast<double>(difference(comparison, "peaks", peak));
+    EXPECT_EQ(off, 0) << peak;
+  }
+  for (const Json& row : at(comparison, "phases").items()) {
+    const auto predicted = static_cast<double>(number(row, "predicted_bytes"));
+    EXPECT_LE(std::abs(static_cast<double>(signed_number(row, "difference_bytes"))), 0.3 * predicted)
+        << text(row, "name");
+  }
+}
+
 TEST(Comparison, TheRunsOwnNumberOfStepsIsPredicted) {
   const Json comparison = compared(measured_file(3));
   EXPECT_EQ(difference(comparison, "phases", "step3.backward"), 0);

@@ -258,6 +258,21 @@ TEST(OomMessages, TheOwnProcessIsFoundAmongThoseListed) {
   EXPECT_EQ(messages[0].processes[0].pid, 501u);
 }
 
+TEST(OomMessages, ALongListOfProcessesIsStillOneMessage) {
+  std::string text =
+      "CUDA out of memory. Tried to allocate 32.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which 10.00 MiB is "
+      "free. ";
+  for (int i = 0; i < 60; ++i)
+    text += "Process " + std::to_string(100 + i) + " has 100.00 MiB memory in use. ";
+  text +=
+      "Of the allocated memory 14.00 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but "
+      "unallocated.";
+  const auto messages = read_messages(Squashed(text));
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].processes.size(), 60u);
+  EXPECT_EQ(messages[0][Field::allocated], gib(14));
+}
+
 TEST(OomMessages, ProseWithoutNumbersIsNoMessage) {
   EXPECT_TRUE(read_messages(Squashed("I tried to allocate more time for this. It cannot allocate itself.")).empty());
 }
