@@ -88,7 +88,8 @@ TEST(Advice, PiecesOfABatchAreTheSameSamples) {
 
 TEST(Advice, WhatIsRefusedIsNotAdvised) {
   for (const NamedRun& run : small_runs()) {
-    for (const Change& change : advise(run.config, run.recipe).value().changes)
+    const Advice advice = advise(run.config, run.recipe).value();
+    for (const Change& change : advice.changes)
       EXPECT_FALSE(unsupported(run.config, change.recipe)) << run.name << ": " << change.id;
   }
 }

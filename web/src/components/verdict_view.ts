@@ -3,7 +3,7 @@
 import { css, html, nothing, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
 import type { Answer, Report, Verdict } from '../core/types.js';
-import type { Key } from '../i18n/i18n.js';
+import type { I18n, Key } from '../i18n/i18n.js';
 import { base } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
 
@@ -27,7 +27,6 @@ export class VerdictView extends LedgerElement {
 
   @property({ attribute: false }) report!: Report;
   @property({ attribute: false }) modelName = '';
-  @property({ attribute: false }) gpuName = '';
 
   protected override render(): TemplateResult {
     const { verdict, peaks, at_peak } = this.report;
@@ -38,7 +37,7 @@ export class VerdictView extends LedgerElement {
       phase: i18n.phase(peaks.phase), op: peaks.op, category: this.categoryText(), bytes: i18n.bytes(bytes), share,
     });
     return html`<div class=${verdict.answer}>
-      <p class="run">${this.run()}</p>
+      <p class="run">${runText(this.report, this.modelName, this.i18n)}</p>
       <h2><span class="sign" aria-hidden="true">${SIGN[verdict.answer]}</span>${this.sentence()}</h2>
       ${this.outOfMemory()}
       <p class="why">${why}${i18n.lang === 'zh' ? '' : ' '}${this.largestLine()}</p>
@@ -51,14 +50,6 @@ export class VerdictView extends LedgerElement {
     const text = this.i18n.t(headlineKey(this.report.verdict), { headroom: '\0', short: '\0', free: '\0' });
     const [before, after] = text.split('\0');
     return html`${before}<span class="number">${bytes}</span>${after}`;
-  }
-
-  private run(): string {
-    const { recipe, model } = this.report;
-    const method = this.i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
-    const values = { model: this.modelName, method, precision: String(recipe['precision']), gpu: this.gpuName, batch: this.number('batch'), seq: this.number('seq') };
-    if (recipe['task'] === 'generate') return this.i18n.t('verdict.run.generate', { ...values, tokens: this.number('new_tokens') });
-    return this.i18n.t(model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run', values);
   }
 
   // Within a sentence.
@@ -74,10 +65,6 @@ export class VerdictView extends LedgerElement {
     return html`<p class="why">${i18n.t('verdict.oom', { phase: i18n.phase(oom.phase), op: oom.op, bytes: i18n.bytes(oom.bytes), place })}</p>`;
   }
 
-  private number(key: string): string {
-    return this.i18n.format.count(Number(this.report.recipe[key] ?? 0));
-  }
-
   private largestLine(): TemplateResult {
     const line = this.report.at_peak.tensors.find((row) => row.name === this.report.verdict.largest_line) ?? this.report.at_peak.tensors[0];
     if (!line) return html``;
@@ -85,6 +72,19 @@ export class VerdictView extends LedgerElement {
     const [before, after] = text.split('\0');
     return html`${before}<code>${line.name || line.op}</code>${after}`;
   }
+}
+
+// The question as a sentence.
+export function runText({ recipe, model, verdict }: Report, modelName: string, i18n: I18n): string {
+  const method = i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
+  const number = (key: string): string => i18n.format.count(Number(recipe[key] ?? 0));
+  const values = { model: modelName, method, precision: String(recipe['precision']), gpu: verdict.gpu_name ?? verdict.gpu, batch: number('batch'), seq: number('seq') };
+  return i18n.t(model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run', values);
+}
+
+export function headlineText(verdict: Verdict, i18n: I18n): string {
+  const bytes = i18n.bytes(Math.abs(verdict.headroom_bytes));
+  return i18n.t(headlineKey(verdict), { headroom: bytes, short: bytes, free: bytes });
 }
 
 // The answer's sentence; the two borderline cases have their own, since their headroom's sign says the opposite.
