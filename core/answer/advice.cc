@@ -35,6 +35,15 @@ void replace_adamw(Recipe& r) {
   if (plain_adamw(r)) r.optimizer = Value;
 }
 
+// As it is run: prepare_model_for_kbit_training() checkpoints unless told otherwise, the Trainer's bf16=True is
+// autocast.
+void qlora(Recipe& r) {
+  if (r.method == Method::qlora) return;
+  r.method = Method::qlora;
+  if (r.checkpointing == Checkpointing::none) r.checkpointing = Checkpointing::full;
+  if (r.precision == Precision::bf16) r.autocast = true;
+}
+
 template <std::uint64_t Gpus>
 void shard(Recipe& r) {
   if (r.fsdp != 0 || r.dp != 1) return;
@@ -61,7 +70,7 @@ constexpr Row kRows[] = {
      [](Recipe& r) {
        if (r.method == Method::full) r.method = Method::lora;
      }},
-    {"method_qlora", set<&Recipe::method, Method::qlora>},
+    {"method_qlora", qlora},
     {"adapter_bf16", set<&Recipe::adapter_dtype, AdapterDtype::bf16>},
     {"no_dora", set<&Recipe::dora, false>},
     {"no_lora_dropout", [](Recipe& r) { r.lora_dropout = 0; }},

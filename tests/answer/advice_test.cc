@@ -58,7 +58,7 @@ TEST(Advice, EveryChangeLowersThePeakMostFirstAndIsSmall) {
                           after.reserved_bytes < advice.before.reserved_bytes);
       EXPECT_TRUE(saves) << run.name << ": " << change.id;
       EXPECT_GE(after.allocated_bytes, last) << run.name << ": " << change.id;
-      EXPECT_LE(keys_apart(run.recipe, change.recipe), 2u) << run.name << ": " << change.id;
+      EXPECT_LE(keys_apart(run.recipe, change.recipe), 3u) << run.name << ": " << change.id;
       EXPECT_GE(keys_apart(run.recipe, change.recipe), 1u) << run.name << ": " << change.id;
       EXPECT_TRUE(seen.insert(change.id).second) << run.name << ": " << change.id;
       last = after.allocated_bytes;
@@ -102,7 +102,7 @@ Answer answer_for(const ModelConfig& config, Recipe recipe, std::uint64_t Recipe
 // On cards of many sizes, from those that hold nothing to those that hold thousands of samples.
 TEST(Solver, TheLargestNumberFitsAndTheNextDoesNot) {
   const ModelConfig config = odd_llama();
-  std::uint64_t Recipe::* const keys[] = {&Recipe::batch, &Recipe::seq};
+  std::uint64_t Recipe::*const keys[] = {&Recipe::batch, &Recipe::seq};
   constexpr Unknown kUnknowns[] = {Unknown::batch, Unknown::seq};
   for (const std::uint64_t begin : {1u, 3u, 500u}) {
     for (const Bytes room : {1 * kMiB, 100 * kMiB, 150 * kMiB, 700 * kMiB, 3 * kGiB}) {
@@ -191,7 +191,7 @@ TEST(ApiAdvise, ChangesCarryTheirWholeRecipe) {
     const Result<Recipe> recipe = recipe_from(*change.find("recipe"));
     ASSERT_TRUE(recipe.ok());
     EXPECT_EQ(change.find("after")->find("allocated_bytes")->as_unsigned(),
-              predicted(plain_stack({{64, 64, false}}), recipe.value()).replay.peak_allocated_bytes);
+              predicted(plain_stack({{64, 64, true}}), recipe.value()).replay.peak_allocated_bytes);
   }
 }
 

@@ -145,3 +145,21 @@ test('every id of the OOM reader has a text in both languages', async () => {
   for (const id of numeric) assert.ok(`evidence.${id}` in oomEn || kinds.some((kind) => id.startsWith(kind)), id);
   for (const kind of kinds) assert.ok(`evidence.${kind}` in oomEn, kind);
 });
+
+test('every change that the core advises has a name and a price in both languages, and a source unless it needs none', async () => {
+  const ids = await tableIds('answer/advice.cc', 'kRows');
+  assert.ok(ids.length > 20);
+  inBothLanguages('advice', ids);
+  inBothLanguages('cost', ids);
+  const { ADVICE_SOURCES } = await load('state/advice_sources.ts');
+  const without = ['drop_outputs', 'seq_half']; // facts of the recipe itself
+  assert.deepEqual(Object.keys(ADVICE_SOURCES).sort(), ids.filter((id) => !without.includes(id)).sort());
+});
+
+test('every recipe key has a line of help in both languages, and a link', async () => {
+  const keys = [...(await core('config/recipe.cc')).matchAll(/(?:choice|flag|integer)<&Recipe::\w+>\("(\w+)"|Row\{\{"(\w+)"/g)].map((match) => match[1] ?? match[2]);
+  const { helpEn } = await load('i18n/help_en.ts');
+  const { helpZh } = await load('i18n/help_zh.ts');
+  const { KEY_DOCS } = await load('state/key_docs.ts');
+  for (const [what, table] of Object.entries({ helpEn, helpZh, KEY_DOCS })) assert.deepEqual(Object.keys(table).sort(), [...keys].sort(), what);
+});

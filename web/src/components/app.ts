@@ -30,7 +30,7 @@ import './scenarios.js';
 import { headlineText } from './verdict_view.js';
 
 const QUIET_MS = 200;
-const AT_REST_MS = 1500;
+const AT_REST_MS = 2500;
 
 @customElement('memory-ledger')
 export class MemoryLedger extends LitElement {
@@ -48,7 +48,7 @@ export class MemoryLedger extends LitElement {
   private readonly announcer = new Announcer();
   private readonly drop = new DropController(this, {
     file: (file) => void this.session?.readFile(file),
-    text: (text) => void this.session?.readText(text, ''),
+    text: (text) => void this.session?.readText(text, '', false),
   });
   private readonly sight = new SightController(this, () => this.renderRoot.querySelector('main'));
   private readonly onHash = (): void => {
@@ -106,9 +106,10 @@ export class MemoryLedger extends LitElement {
   // After the answer is drawn: what the form may offer next to the present recipe.
   private lookAround(session: Session): void {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
-      const found = refusedValues(session.core, session.request.recipe, configText(session.request.model));
-      if (JSON.stringify([...found]) !== JSON.stringify([...this.refused])) this.refused = found;
+    const { request } = session;
+    this.timer = setTimeout(async () => {
+      const found = await refusedValues(session.core, request.recipe, configText(request.model), () => session.request === request);
+      if (found && JSON.stringify([...found]) !== JSON.stringify([...this.refused])) this.refused = found;
     }, QUIET_MS);
   }
 

@@ -30,8 +30,8 @@ export const en = {
   'model.source': 'Source: {source}',
 
   'box.label': 'Or give it a file',
-  'box.hint': 'Drop, paste or choose a config.json, a recipe, a measured.json or an out-of-memory error.',
-  'box.placeholder': 'Paste JSON or an error here',
+  'box.hint': 'Drop, paste or choose a config.json, a recipe, a measured.json or an out-of-memory error; or type a model’s name on the Hugging Face hub.',
+  'box.placeholder': 'org/model',
   'box.choose': 'Choose a file',
   'box.drop': 'Drop to read it',
   'box.config': 'Read as a model configuration: {family}, {params} parameters.',
@@ -51,6 +51,8 @@ export const en = {
   'form.impossible': '{choice} (cannot run here)',
   'form.invalid': 'Give a whole number, {expected}.',
   'form.invalid.text': 'Cannot read this; expected: {expected}.',
+  'form.docs': 'Documentation',
+  'form.help': 'Go to a field to read what it does.',
   'form.reset': 'Back to defaults',
   'form.undo': 'Undo the last change',
 

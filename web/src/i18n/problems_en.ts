@@ -52,6 +52,7 @@ export const problemsEn = {
   'problem.schema_version': 'This file is written in format version {read}; this page understands {expected}. Write it again with a matching version of the tool.',
   'problem.file_unreadable': 'The browser could not read the file {where}. Choose it again.',
   'problem.bad_link': 'The link says {where} = {read}, which this page does not understand; expected: {expected}. It was ignored.',
+  'problem.hub_refused': 'The Hugging Face hub did not give config.json of {where} ({read}). Check the name and the connection; for a private or gated model, download its config.json and drop it here.',
   'problem.unknown_preset': 'The link names the model {read}; this page knows {expected}. The first of them is shown.',
   'file.tokenizer_config': 'a tokenizer configuration (tokenizer_config.json)',
   'file.tokenizer': 'a tokenizer (tokenizer.json)',

@@ -32,8 +32,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'model.source': '来源：{source}',
 
   'box.label': '或者给它一个文件',
-  'box.hint': '拖入、粘贴或选择 config.json、配方（recipe）、measured.json 或显存不足的报错。',
-  'box.placeholder': '在此粘贴 JSON 或报错',
+  'box.hint': '拖入、粘贴或选择 config.json、配方（recipe）、measured.json 或显存不足的报错；或输入 Hugging Face 上的模型名。',
+  'box.placeholder': 'org/model',
   'box.choose': '选择文件',
   'box.drop': '松开即可读取',
   'box.config': '识别为模型配置：{family}，{params} 个参数。',
@@ -53,6 +53,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'form.impossible': '{choice}（在此无法运行）',
   'form.invalid': '请填写整数，范围 {expected}。',
   'form.invalid.text': '无法识别；应为：{expected}。',
+  'form.docs': '文档',
+  'form.help': '选中一个字段，这里会说明它的作用。',
   'form.reset': '恢复默认值',
   'form.undo': '撤销上一次修改',
 

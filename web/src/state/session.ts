@@ -8,6 +8,7 @@ import { pack } from './codec.js';
 import { defaultsOf } from './defaults.js';
 import { withoutUnused } from './form_keys.js';
 import { readHash, writeHash } from './hash.js';
+import { fetchConfig, hubId } from './hub.js';
 import { findPreset } from './presets.js';
 import { looksLikeError, recognise } from './recognise.js';
 import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type ModelChoice, type Request } from './request.js';
@@ -128,11 +129,14 @@ export class Session {
     return this.readText(text, file.name);
   }
 
-  async readText(text: string, name: string): Promise<void> {
+  // inBox: put into the box that takes models' names; what is pasted elsewhere is never sent anywhere.
+  async readText(text: string, name: string, inBox = true): Promise<void> {
     if (text.length > LARGEST_INPUT_BYTES) {
       const end = text.slice(-LOG_TAIL_BYTES);
       return looksLikeError(end) ? this.setError({ name, text: end }) : this.tooLarge(text.length, name);
     }
+    const id = inBox ? hubId(text) : undefined;
+    if (id !== undefined) return this.takeHub(id);
     const found = recognise(text, this.core.catalogue.recipe_keys);
     switch (found.kind) {
       case 'measured': return this.addMeasured(found.text, name || 'measured.json', false);
@@ -141,6 +145,12 @@ export class Session {
       case 'report': return this.takeModel(found.config, name, found.recipe);
       case 'config': return this.takeModel(found.text, name);
     }
+  }
+
+  private async takeHub(id: string): Promise<void> {
+    const fetched = await fetchConfig(id);
+    if (!fetched.ok) return this.say({ kind: 'problem', name: id, problem: fetched.problem });
+    return this.takeModel(fetched.value, id);
   }
 
   // The last one pasted; undefined takes it away.
