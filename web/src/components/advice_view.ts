@@ -32,15 +32,16 @@ export class AdviceView extends LedgerElement {
     .bar { display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; align-items: baseline; justify-content: space-between; min-height: 2.25rem; }
     .bar p { margin: 0; }
     .trying { min-width: 9rem; text-align: end; }
-    table { table-layout: auto; }
+    thead td { border-bottom-color: var(--rule-strong); }
     tbody th { width: 46%; }
     .saves { min-width: 4rem; }
     @media (max-width: 40rem) {
       .saves, .peak { display: none; }
       thead { display: none; }
-      tr { display: grid; grid-template-columns: 1fr auto; gap: 0 0.75rem; border-bottom: 1px solid var(--rule); padding: 0.5rem 0; }
+      tr { display: grid; grid-template-columns: 1fr auto auto; align-items: center; gap: 0.25rem 1rem; border-bottom: 1px solid var(--rule); padding: 0.5rem 0; }
       th, td { border: 0; padding: 0.1rem 0; }
-      tbody th { grid-column: 1 / -1; }
+      tbody th { grid-column: 1 / -1; width: auto; }
+      td.right { text-align: start; }
     }
     @media print { .apply { display: none; } }
   `];
@@ -115,7 +116,7 @@ export class AdviceView extends LedgerElement {
   // A sequence that fits but is longer than the model was made for.
   private beyond(seq: number): string {
     const most = (this.report.model.config as { max_position_embeddings?: number }).max_position_embeddings;
-    return most && seq > most ? ` ${this.i18n.t('advice.beyond', { most: this.i18n.format.count(most) })}` : '';
+    return most && seq > most ? `${this.i18n.lang === 'zh' ? '' : ' '}${this.i18n.t('advice.beyond', { most: this.i18n.format.count(most) })}` : '';
   }
 
   private gpuName(id: string): string {
