@@ -85,7 +85,7 @@ export class MemoryLedger extends LitElement {
     }
   }
 
-  // Offline it may not be there: the first screen stands without it, and the next scroll asks again.
+  // Without a network it may not be there: the first screen stands without it.
   private async loadBelow(): Promise<void> {
     clearTimeout(this.resting);
     if (this.below) return;
@@ -95,7 +95,7 @@ export class MemoryLedger extends LitElement {
       below.keepOffline();
       if (this.i18n) this.i18n = this.i18n.with(await below.loadBelowTexts(this.i18n.lang));
     } catch (error) {
-      this.belowFailure = problem('wasm_missing', { read: String(error) });
+      this.belowFailure = problem('part_missing', { read: String(error) });
     }
   }
 

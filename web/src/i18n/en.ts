@@ -203,6 +203,7 @@ export const en = {
   'problem.no_wasm': 'This browser has no WebAssembly, which the predictor is compiled to. Lockdown modes switch it off; allow it for this site, or use another browser.',
   'problem.wasm_blocked': 'A security policy keeps WebAssembly from starting ({read}). The site that serves this page must allow script-src \'wasm-unsafe-eval\'.',
   'problem.wasm_missing': 'The predictor (ledger.js and ledger.wasm) could not be loaded ({read}). Check the connection and load the page again; if you host it, check that both files lie next to page.js.',
+  'problem.part_missing': 'The rest of the page could not be loaded ({read}); what stands above works without it. Check the connection and load the page again.',
   'problem.wasm_timeout': 'The predictor did not start within {expected}. Load the page again.',
   'problem.core_crashed': 'The predictor stopped ({read}). This is a fault of ours: load the page again, and please report the link.',
 } as const;
