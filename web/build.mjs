@@ -39,11 +39,13 @@ const minifyStyles = {
 async function bundle() {
   const unused = join(here, 'src/format/d3_unused.ts');
   for (const folder of ['parts', 'texts']) await rm(join(out, folder), { recursive: true, force: true }); // names carry hashes
-  const { metafile } = await build({
+  const { metafile, outputFiles } = await build({
     entryPoints: { page: join(here, 'src/page.ts'), worker: join(here, 'src/worker.ts') }, splitting: true, chunkNames: 'parts/[name]-[hash]',
     outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning',
-    alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles], metafile: true, define: { __SINGLE__: 'false' },
+    alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles], metafile: true, write: false, define: { __SINGLE__: 'false' },
   });
+  await mkdir(join(out, 'parts'), { recursive: true });
+  for (const { path, text } of outputFiles) await writeFile(path, withoutIndents(text));
   // What an error needs, loaded with the first one: a bundle of its own, so that the page's first load shares nothing with it.
   await build({
     entryPoints: { oom_view: join(here, 'src/components/oom_view.ts') }, splitting: true, chunkNames: 'parts/[name]-[hash]',
@@ -67,7 +69,7 @@ async function writeSingle() {
     alias: { 'd3-interpolate': unused, 'd3-format': unused, 'ledger-glue': join(wasmDir, 'ledger.js'), 'ledger-wasm': join(wasmDir, 'ledger.wasm') },
     loader: { '.wasm': 'binary' }, define: { __SINGLE__: 'true', 'import.meta.url': 'location.href' },
   });
-  const code = script.text.replaceAll('</script', '<\\/script');
+  const code = withoutIndents(script.text).replaceAll('</script', '<\\/script');
   const style = await readFile(join(out, 'page.css'), 'utf8');
   const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
   const policy = `default-src 'none'; script-src ${hash(code)} 'wasm-unsafe-eval'; style-src ${hash(style)}; img-src data:; connect-src ${HUB}; base-uri 'none'; form-action 'none'`;
@@ -95,6 +97,11 @@ async function writeServiceWorker() {
   const source = await readFile(join(here, 'src/sw.js'), 'utf8');
   const { code } = await transform(source.replace('@version@', version).replace("'@files@'", names.map((name) => JSON.stringify(name)).join(', ')), { minify: true });
   await writeFile(join(out, 'sw.js'), code);
+}
+
+// In minified code, line breaks stand in templates alone: between tags one space does.
+function withoutIndents(code) {
+  return code.replace(/\n +/g, ' ');
 }
 
 // Files that `entry` imports at once, by their paths in the site.

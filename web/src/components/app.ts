@@ -165,8 +165,16 @@ export class MemoryLedger extends LitElement {
       case 'file': return void session.readFile(change.file);
       case 'error': return session.setError(change.error);
       case 'forget': return session.forget(change.name);
+      case 'edit': return this.goTo(change.key);
       case 'skip': return this.renderRoot.querySelector('main')?.focus();
     }
+  }
+
+  private goTo(key: string): void {
+    const fields = ['ml-model-box', 'ml-recipe-form'].map((name) => this.renderRoot.querySelector(name)?.shadowRoot?.getElementById(key));
+    const field = fields.find((found) => found);
+    field?.scrollIntoView({ block: 'center' });
+    field?.focus();
   }
 
   protected override render(): TemplateResult {

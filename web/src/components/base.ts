@@ -33,4 +33,5 @@ export type Change =
   | { readonly kind: 'file'; readonly file: File }
   | { readonly kind: 'error'; readonly error: undefined }
   | { readonly kind: 'forget'; readonly name: string }
+  | { readonly kind: 'edit'; readonly key: string } // go to the key's field
   | { readonly kind: 'skip' };

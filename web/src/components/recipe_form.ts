@@ -62,8 +62,16 @@ export class RecipeForm extends LedgerElement {
       ${this.folded('more')}
       ${this.folded('gpus')}</div>
       <p class="help small" id="help">${this.help ? html`<b>${i18n.key(this.help.name)}</b> ${this.help.text}
-        ${this.help.url ? html`<a href=${this.help.url} target="_blank" rel="noopener">${i18n.t('form.docs')}</a>` : nothing}` : html`<span class="soft">${i18n.t('form.help')}</span>`}</p>
+        ${this.help.url ? html`<a href=${this.help.url} target="_blank" rel="noopener">${i18n.t('form.docs')}</a>` : nothing}${this.help.name === 'gpu' ? this.cardSource() : nothing}` : html`<span class="soft">${i18n.t('form.help')}</span>`}</p>
       <div role="status">${this.problem ? this.problemView(this.problem) : nothing}</div>`;
+  }
+
+  // Where the capacity of the chosen card was seen.
+  private cardSource(): TemplateResult | typeof nothing {
+    const source = this.catalogue.gpus.find((gpu) => gpu.id === (this.recipe['gpu'] ?? this.defaults['gpu']))?.source;
+    if (!source) return nothing;
+    const issue = /^([\w.-]+\/[\w.-]+)#(\d+)$/.exec(source);
+    return html` · ${this.i18n.t('form.capacity')} ${issue ? html`<a href="https://github.com/${issue[1]}/issues/${issue[2]}" target="_blank" rel="noopener">${source}</a>` : source}`;
   }
 
   // In a place of its own, so that no field moves under the pointer.

@@ -14,6 +14,9 @@ const SIGN: Readonly<Record<Answer, string>> = { fits: '✓', tight: '!', does_n
 export class VerdictView extends LedgerElement {
   static override styles = [base, css`
     .run { margin: 0 0 0.5rem; color: var(--ink-soft); }
+    .run button { font: inherit; color: var(--ink); background: none; border: 0; border-bottom: 1px dashed var(--rule-strong); padding: 0; min-height: 1.5rem; cursor: pointer; text-align: start; }
+    .run button:hover { color: var(--accent); border-color: currentColor; }
+    @media print { .run button { border: 0; } }
     h2 { font: 400 clamp(1.75rem, 1.1rem + 2.6vw, 2.9rem)/1.15 var(--serif); letter-spacing: -0.015em; margin: 0 0 0.9rem; text-wrap: balance; }
     :host(:lang(zh)) h2 { letter-spacing: 0; }
     .sign { display: inline-grid; place-items: center; width: 1.15em; height: 1.15em; border-radius: 50%; font: 600 0.5em/1 var(--sans);
@@ -37,7 +40,7 @@ export class VerdictView extends LedgerElement {
       phase: i18n.phase(peaks.phase), op: peaks.op, category: this.categoryText(), bytes: i18n.bytes(bytes), share,
     });
     return html`<div class=${verdict.answer}>
-      <p class="run">${runText(this.report, this.modelName, this.i18n)}</p>
+      <p class="run">${this.question()}</p>
       <h2><span class="sign" aria-hidden="true">${SIGN[verdict.answer]}</span>${this.sentence()}</h2>
       ${this.outOfMemory()}
       <p class="why">${why}${i18n.lang === 'zh' ? '' : ' '}${this.largestLine()}</p>
@@ -50,6 +53,17 @@ export class VerdictView extends LedgerElement {
     const text = this.i18n.t(headlineKey(this.report.verdict), { headroom: '\0', short: '\0', free: '\0' });
     const [before, after] = text.split('\0');
     return html`${before}<span class="number">${bytes}</span>${after}`;
+  }
+
+  // Each value leads to its field.
+  private question(): TemplateResult[] {
+    const values = runValues(this.report, this.modelName, this.i18n);
+    const marked = Object.fromEntries(Object.keys(values).map((key) => [key, `\0${key}\0`]));
+    return this.i18n.t(runKey(this.report), marked).split('\0').map((part, i) => {
+      if (i % 2 === 0) return html`${part}`;
+      const label = this.i18n.t('verdict.edit', { key: part === 'model' ? this.i18n.t('model.label') : this.i18n.key(part), value: values[part] ?? '' });
+      return html`<button aria-label=${label} @click=${() => this.ask({ kind: 'edit', key: part })}>${values[part]}</button>`;
+    });
   }
 
   // Within a sentence.
@@ -75,11 +89,18 @@ export class VerdictView extends LedgerElement {
 }
 
 // The question as a sentence.
-export function runText({ recipe, model, verdict }: Report, modelName: string, i18n: I18n): string {
+export function runText(report: Report, modelName: string, i18n: I18n): string {
+  return i18n.t(runKey(report), runValues(report, modelName, i18n));
+}
+
+function runKey({ model }: Report): Key {
+  return model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run';
+}
+
+function runValues({ recipe, verdict }: Report, modelName: string, i18n: I18n): Readonly<Record<string, string>> {
   const method = i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
   const number = (key: string): string => i18n.format.count(Number(recipe[key] ?? 0));
-  const values = { model: modelName, method, precision: String(recipe['precision']), gpu: verdict.gpu_name ?? verdict.gpu, batch: number('batch'), seq: number('seq') };
-  return i18n.t(model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run', values);
+  return { model: modelName, method, precision: String(recipe['precision']), gpu: verdict.gpu_name ?? verdict.gpu, batch: number('batch'), seq: number('seq') };
 }
 
 export function headlineText(verdict: Verdict, i18n: I18n): string {

@@ -177,6 +177,7 @@ export interface Gpu {
   readonly name: string;
   readonly label_bytes?: Bytes;
   readonly usable_bytes: Bytes;
+  readonly source?: string; // of usable_bytes: "owner/repository#number", or words
 }
 
 export type KeyKind = 'choice' | 'flag' | 'integer' | 'real' | 'names' | 'text';
