@@ -20,7 +20,7 @@ bool plain_adamw(const Recipe& r) {
 
 // The same samples a step in smaller pieces; the whole of an odd batch is taken apart.
 void split(Recipe& r, std::uint64_t pieces) {
-  if (r.batch % pieces != 0) return;
+  if (r.task == Task::generate || r.batch % pieces != 0) return;
   r.batch /= pieces;
   r.grad_accum *= pieces;
 }
@@ -28,6 +28,12 @@ void split(Recipe& r, std::uint64_t pieces) {
 template <auto Member, auto Value>
 void set(Recipe& r) {
   r.*Member = Value;
+}
+
+// Of a key that only generating reads.
+template <auto Member, auto Value>
+void set_generating(Recipe& r) {
+  if (r.task == Task::generate) r.*Member = Value;
 }
 
 template <Optimizer Value>
@@ -79,6 +85,11 @@ constexpr Row kRows[] = {
     {"precision_bf16", set<&Recipe::precision, Precision::bf16>},
     {"attention_sdpa", set<&Recipe::attention, Attention::sdpa>},
     {"attention_flash", set<&Recipe::attention, Attention::flash>},
+    {"weights_int8", set_generating<&Recipe::weights, Weights::int8>},
+    {"weights_nf4", set_generating<&Recipe::weights, Weights::nf4>},
+    {"kv_cache_quantized", set_generating<&Recipe::kv_cache, KvCacheKind::quantized>},
+    {"prefill_logits_last", set_generating<&Recipe::prefill_logits, PrefillLogits::last>},
+    {"no_grad", set_generating<&Recipe::no_grad, true>},
     {"loss_chunked", set<&Recipe::loss, Loss::chunked>},
     {"loss_fused_linear", set<&Recipe::loss, Loss::fused_linear>},
     {"loss_cut", set<&Recipe::loss, Loss::cut>},

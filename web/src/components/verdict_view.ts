@@ -93,14 +93,15 @@ export function runText(report: Report, modelName: string, i18n: I18n): string {
   return i18n.t(runKey(report), runValues(report, modelName, i18n));
 }
 
-function runKey({ model }: Report): Key {
+function runKey({ model, recipe }: Report): Key {
+  if (recipe['task'] === 'generate') return 'verdict.run.generate';
   return model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run';
 }
 
 function runValues({ recipe, verdict }: Report, modelName: string, i18n: I18n): Readonly<Record<string, string>> {
   const method = i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
   const number = (key: string): string => i18n.format.count(Number(recipe[key] ?? 0));
-  return { model: modelName, method, precision: String(recipe['precision']), gpu: verdict.gpu_name ?? verdict.gpu, batch: number('batch'), seq: number('seq') };
+  return { model: modelName, method, precision: String(recipe['precision']), gpu: verdict.gpu_name ?? verdict.gpu, batch: number('batch'), seq: number('seq'), new_tokens: number('new_tokens') };
 }
 
 export function headlineText(verdict: Verdict, i18n: I18n): string {

@@ -111,7 +111,7 @@ export const en = {
   'verdict.oom': 'It runs out of memory in {phase}, when {op} asks for {bytes}{place}.',
   'verdict.oom.layer': ' in layer {layer}',
   'verdict.run': '{model}, {method} in {precision}, batch {batch} × {seq} tokens, on one {gpu}.',
-  'verdict.run.generate': '{model} generating in {precision}, batch {batch}, {seq} tokens of prompt and {tokens} new ones, on one {gpu}.',
+  'verdict.run.generate': '{model} generating in {precision}, batch {batch}, {seq} tokens of prompt and {new_tokens} new ones, on one {gpu}.',
   'verdict.run.plain': '{model}, trained in {precision}, batch {batch}, on one {gpu}.',
   'verdict.edit': '{key}: {value}, change it',
   'verdict.why': 'The peak comes in {phase}, at {op}. The largest part of it, {bytes} or {share}, is {category}.',

@@ -113,7 +113,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'verdict.oom': '会在{phase}的 {op} 申请 {bytes} 时{place}显存不足。',
   'verdict.oom.layer': '（第 {layer} 层）',
   'verdict.run': '{model}，{method}，{precision}，批大小 {batch} × {seq} 个 token，单张 {gpu}。',
-  'verdict.run.generate': '{model}，以 {precision} 生成，批大小 {batch}，提示 {seq} 个词元，新生成 {tokens} 个，使用一张 {gpu}。',
+  'verdict.run.generate': '{model}，以 {precision} 生成，批大小 {batch}，提示 {seq} 个词元，新生成 {new_tokens} 个，使用一张 {gpu}。',
   'verdict.run.plain': '{model}，{precision} 训练，批大小 {batch}，单张 {gpu}。',
   'verdict.edit': '{key}：{value}，点此修改',
   'verdict.why': '峰值出现在{phase}的 {op}。占比最大的是{category}：{bytes}，占 {share}。',
