@@ -8,7 +8,7 @@ import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { refusedValues, type Refused } from '../state/availability.js';
 import { configText, isPlain, type Lang } from '../state/request.js';
 import { modelName } from './model_name.js';
-import { SITE } from '../core/site.js';
+import { SINGLE, SITE } from '../core/site.js';
 import { hashLang } from '../state/hash.js';
 import { courseTable, pinned, unpinned } from '../state/pins.js';
 import { Trail } from '../state/trail.js';
@@ -222,7 +222,8 @@ export class MemoryLedger extends LitElement {
 
   // Its element comes with the first error; until then this is an empty section.
   private errorView(session: Session, i18n: I18n): TemplateResult {
-    void import(new URL('oom_view.js', import.meta.url).href);
+    if (SINGLE) return html`<section class="error"><ml-problem .i18n=${i18n} .problem=${problem('part_missing', { read: 'oom_view.js' })}></ml-problem></section>`; // not in the one file
+    void import(new URL('oom_view.js', SITE).href);
     return html`<section class="error"><ml-oom .i18n=${i18n} .error=${session.error} .core=${session.core} .config=${configText(session.request.model)}
       .report=${session.answer.ok ? session.answer.value : undefined}></ml-oom></section>`;
   }
