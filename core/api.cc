@@ -1,5 +1,6 @@
 #include "core/api.h"
 
+#include "core/answer/advice.h"
 #include "core/answer/comparison.h"
 #include "core/answer/prediction.h"
 #include "core/answer/report.h"
@@ -50,6 +51,22 @@ Result<Recipe> recipe_of(const Json& request) {
   return recipe_from(*found);
 }
 
+struct Asked {
+  Json request;
+  ModelConfig config;
+  Recipe recipe;
+};
+
+Result<Asked> read_request(std::string_view text) {
+  Result<Json> request = parse_json(text, {.bytes = 32u << 20, .depth = 64});
+  if (!request.ok()) return request.problem();
+  Result<ModelConfig> config = config_of(request.value());
+  if (!config.ok()) return config.problem();
+  Result<Recipe> recipe = recipe_of(request.value());
+  if (!recipe.ok()) return recipe.problem();
+  return Asked{std::move(request.value()), std::move(config.value()), std::move(recipe.value())};
+}
+
 }  // namespace
 
 const char* version() {
@@ -57,18 +74,35 @@ const char* version() {
 }
 
 std::string predict(std::string_view text) {
-  Result<Json> request = parse_json(text, {.bytes = 32u << 20, .depth = 64});
-  if (!request.ok()) return answer(request.problem());
-  Result<ModelConfig> config = config_of(request.value());
-  if (!config.ok()) return answer(config.problem());
-  Result<Recipe> recipe = recipe_of(request.value());
-  if (!recipe.ok()) return answer(recipe.problem());
-  const Json* points = request.value().find("timeline_points");
-  const std::uint64_t asked = points == nullptr ? kDefaultPoints : points->as_unsigned().value_or(kDefaultPoints);
-  Result<Prediction> prediction = predict_run(config.value(), recipe.value());
+  const Result<Asked> asked = read_request(text);
+  if (!asked.ok()) return answer(asked.problem());
+  const auto& [request, config, recipe] = asked.value();
+  const Json* points = request.find("timeline_points");
+  const std::uint64_t count = points == nullptr ? kDefaultPoints : points->as_unsigned().value_or(kDefaultPoints);
+  Result<Prediction> prediction = predict_run(config, recipe);
   if (!prediction.ok()) return answer(prediction.problem());
   return wrap("report",
-              write_report(prediction.value(), static_cast<std::size_t>(asked < kMostPoints ? asked : kMostPoints)));
+              write_report(prediction.value(), static_cast<std::size_t>(count < kMostPoints ? count : kMostPoints)));
+}
+
+std::string advise(std::string_view text) {
+  const Result<Asked> asked = read_request(text);
+  if (!asked.ok()) return answer(asked.problem());
+  const auto& [request, config, recipe] = asked.value();
+  const Json* found = request.find("about");
+  const std::string_view about = found == nullptr ? "changes" : found->as_string().value_or("");
+  if (about == "changes") {
+    const Result<Advice> advice = advise(config, recipe);
+    return advice.ok() ? wrap("advice", write_advice(advice.value())) : answer(advice.problem());
+  }
+  constexpr std::string_view kUnknowns[] = {"batch", "seq", "gpu"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (about != kUnknowns[i]) continue;
+    const auto unknown = static_cast<Unknown>(i);
+    const Result<Solution> solution = solve(config, recipe, unknown);
+    return solution.ok() ? wrap("advice", write_solution(solution.value(), unknown)) : answer(solution.problem());
+  }
+  return answer({ProblemCode::not_one_of, "about", found->brief(), "changes|batch|seq|gpu", ""});
 }
 
 std::string compare(std::string_view text) {

@@ -23,6 +23,10 @@ std::string compare(std::string_view request);
 // {...}} Needs none of the others: the page has it in a WebAssembly module of its own.
 std::string explain_oom(std::string_view request);
 
+// request: as predict's, with "about": "changes" (what lowers the peak), or "batch", "seq", "gpu" (the most that fits,
+// the smallest card) -> {"advice": {...}}. Runs the recipe some tens of times: pages ask in a worker.
+std::string advise(std::string_view request);
+
 const char* version();
 
 }  // namespace ledger

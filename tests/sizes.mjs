@@ -27,7 +27,7 @@ const wasm = join(build, 'wasm/ledger.wasm');
 if (existsSync(wasm)) row('wasm/ledger.wasm', statSync(wasm).size, compressed(wasm));
 
 // First load: what index.html needs before anything is chosen; presets, measured results, other languages and embeds come on demand.
-const ON_DEMAND = /^(presets|measured|embed|examples|docs|schema|icons)\/|^texts\/(?!en-)|single|offline|\.(png|webmanifest|txt|xml)$|^sw\.js$|^oom/;
+const ON_DEMAND = /^(presets|measured|embed|examples|docs|schema|icons)\/|^parts\/(?!en-|chunk-)|^worker\.js$|single|offline|\.(png|webmanifest|txt|xml)$|^sw\.js$|^oom/;
 const site = join(build, 'site');
 const total = [0, 0];
 for (const path of existsSync(site) ? files(site) : []) {

@@ -10,6 +10,9 @@ namespace {
 std::string predict(const std::string& request) {
   return ledger::predict(request);
 }
+std::string advise(const std::string& request) {
+  return ledger::advise(request);
+}
 std::string compare(const std::string& request) {
   return ledger::compare(request);
 }
@@ -22,6 +25,7 @@ std::string version() {
 EMSCRIPTEN_BINDINGS(ledger) {
   emscripten::function("predict", &predict);
   emscripten::function("catalogue", &ledger::catalogue);
+  emscripten::function("advise", &advise);
   emscripten::function("compare", &compare);
   emscripten::function("version", &version);
 }

@@ -4,9 +4,10 @@
 // site goes to --out (default ../build/site). --measured: a folder of probe results to lay beside the page.
 
 import { build, transform } from 'esbuild';
+import { createHash } from 'node:crypto';
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync, brotliCompressSync } from 'node:zlib';
 
@@ -14,6 +15,7 @@ const here = new URL('.', import.meta.url).pathname;
 const { values: flags } = parseArgs({
   options: { wasm: { type: 'string' }, out: { type: 'string' }, measured: { type: 'string' }, quiet: { type: 'boolean' } },
 });
+const HUB = 'https://huggingface.co'; // asked only when the reader names a model there
 const wasmDir = resolve(flags.wasm ?? join(here, '../build/wasm'));
 const out = resolve(flags.out ?? join(here, '../build/site'));
 
@@ -36,19 +38,76 @@ const minifyStyles = {
 
 async function bundle() {
   const unused = join(here, 'src/format/d3_unused.ts');
-  await rm(join(out, 'texts'), { recursive: true, force: true }); // names carry hashes
-  await build({
-    entryPoints: { page: join(here, 'src/page.ts') }, splitting: true, chunkNames: 'texts/[name]-[hash]',
+  for (const folder of ['parts', 'texts']) await rm(join(out, folder), { recursive: true, force: true }); // names carry hashes
+  const { metafile, outputFiles } = await build({
+    entryPoints: { page: join(here, 'src/page.ts'), worker: join(here, 'src/worker.ts') }, splitting: true, chunkNames: 'parts/[name]-[hash]',
     outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning',
-    alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles],
+    alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles], metafile: true, write: false, define: { __SINGLE__: 'false' },
   });
+  await mkdir(join(out, 'parts'), { recursive: true });
+  for (const { path, text } of outputFiles) await writeFile(path, withoutIndents(text));
   // What an error needs, loaded with the first one: a bundle of its own, so that the page's first load shares nothing with it.
   await build({
-    entryPoints: { oom_view: join(here, 'src/components/oom_view.ts') }, splitting: true, chunkNames: 'texts/[name]-[hash]',
-    outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles],
+    entryPoints: { oom_view: join(here, 'src/components/oom_view.ts') }, splitting: true, chunkNames: 'parts/[name]-[hash]',
+    outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles], define: { __SINGLE__: 'false' },
   });
+  const shared = importsOf(metafile, 'page.js');
   await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), minify: true, charset: 'utf8', logLevel: 'warning' });
-  await copyFile(join(here, 'src/index.html'), join(out, 'index.html'));
+  const preloads = shared.map((name) => `<link rel="modulepreload" href="${name}" />`).join('\n    ');
+  const html = await readFile(join(here, 'src/index.html'), 'utf8');
+  await writeFile(join(out, 'index.html'), html.replace('<!-- shared parts -->', preloads));
+  return shared;
+}
+
+// The page as one file that opens by a double click: the script is a classic one, the policy names it and the style by
+// their hashes.
+async function writeSingle() {
+  const unused = join(here, 'src/format/d3_unused.ts');
+  const { outputFiles: [script] } = await build({
+    entryPoints: [join(here, 'src/page.ts')], bundle: true, write: false, minify: true, format: 'iife', target: 'es2022', charset: 'utf8',
+    legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles, singleModule],
+    alias: { 'd3-interpolate': unused, 'd3-format': unused, 'ledger-glue': join(wasmDir, 'ledger.js'), 'ledger-wasm': join(wasmDir, 'ledger.wasm') },
+    loader: { '.wasm': 'binary' }, define: { __SINGLE__: 'true', 'import.meta.url': 'location.href' },
+  });
+  const code = withoutIndents(script.text).replaceAll('</script', '<\\/script');
+  const style = await readFile(join(out, 'page.css'), 'utf8');
+  const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+  const policy = `default-src 'none'; script-src ${hash(code)} 'wasm-unsafe-eval'; style-src ${hash(style)}; img-src data:; connect-src ${HUB}; base-uri 'none'; form-action 'none'`;
+  const html = (await readFile(join(here, 'src/index.html'), 'utf8'))
+    .replace(/content="default-src[^"]*"/, () => `content="${policy}"`)
+    .replace(/ *<link rel="(modulepreload|preload)"[^>]*>\n/g, '').replace(/ *<!-- shared parts -->\n/, '')
+    .replace(/<link rel="stylesheet"[^>]*>/, () => `<style>${style}</style>`)
+    .replace(/ *<script type="module"[^>]*><\/script>\n/, '')
+    .replace('</body>', () => `  <script>${code}</script>\n  </body>`);
+  await writeFile(join(out, 'memory-ledger.html'), html);
+}
+
+const singleModule = {
+  name: 'single-module',
+  setup({ onResolve }) {
+    onResolve({ filter: /\/module\.js$/ }, () => ({ path: join(here, 'src/core/module_single.ts') }));
+  },
+};
+
+// Everything that a visit may ask for, but for measurements, which are looked for anew each time.
+async function writeServiceWorker() {
+  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'ledger.js', 'ledger.wasm', 'oom_view.js', 'oom.js', 'oom.wasm', ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
+  const contents = await Promise.all(names.map((name) => readFile(join(out, name))));
+  const version = createHash('sha256').update(Buffer.concat(contents)).digest('hex').slice(0, 12);
+  const source = await readFile(join(here, 'src/sw.js'), 'utf8');
+  const { code } = await transform(source.replace('@version@', version).replace("'@files@'", names.map((name) => JSON.stringify(name)).join(', ')), { minify: true });
+  await writeFile(join(out, 'sw.js'), code);
+}
+
+// In minified code, line breaks stand in templates alone: between tags one space does.
+function withoutIndents(code) {
+  return code.replace(/\n +/g, ' ');
+}
+
+// Files that `entry` imports at once, by their paths in the site.
+function importsOf({ outputs }, entry) {
+  const byName = new Map(Object.entries(outputs).map(([path, output]) => [relative(out, resolve(path)), output]));
+  return byName.get(entry).imports.filter(({ kind }) => kind === 'import-statement').map(({ path }) => relative(out, resolve(path)));
 }
 
 async function writeGlue() {
@@ -76,10 +135,10 @@ async function writeMeasured() {
   if (flags.measured || !existsSync(index)) await writeFile(index, `${JSON.stringify({ samples: names })}\n`);
 }
 
-async function report() {
+async function report(shared) {
   let total = 0;
-  const texts = (await readdir(join(out, 'texts'))).filter((name) => name.startsWith('en-')).map((name) => `texts/${name}`);
-  for (const name of ['index.html', 'page.css', 'page.js', ...texts, 'ledger.js', 'ledger.wasm']) {
+  const texts = (await readdir(join(out, 'parts'))).filter((name) => name.startsWith('en-')).map((name) => `parts/${name}`);
+  for (const name of ['index.html', 'page.css', 'page.js', ...shared, ...texts, 'ledger.js', 'ledger.wasm']) {
     const bytes = await readFile(join(out, name));
     const small = brotliCompressSync(bytes).length;
     total += small;
@@ -94,8 +153,10 @@ function fail(message) {
 }
 
 await mkdir(out, { recursive: true });
-await bundle();
+const shared = await bundle();
 await writeGlue();
 await writePresets();
+await writeSingle();
+await writeServiceWorker();
 await writeMeasured();
-if (!flags.quiet) await report();
+if (!flags.quiet) await report(shared);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 
+#include "core/base/order.h"
 #include "core/base/utf8.h"
 
 namespace ledger {
@@ -12,12 +12,13 @@ namespace {
 
 constexpr double kExactLimit = 9007199254740992.0;  // 2^53: below it every integer is a double
 
+bool named_before(const Json::Member& a, const Json::Member& b) {
+  return a.first < b.first;
+}
+
 // Keeps the last of equal keys, in order of first appearance (what a Python dict does).
 void drop_repeated_keys(std::vector<Json::Member>& members) {
-  std::vector<std::size_t> order(members.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return members[a].first < members[b].first; });
+  const std::vector<std::uint32_t> order = stable_order<Json::Member, named_before>(members);
   std::vector<bool> dropped(members.size(), false);
   bool any = false;
   for (std::size_t i = 0; i < order.size();) {

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 
 #include "core/base/json.h"
+#include "core/base/real_text.h"
 #include "core/base/utf8.h"
 
 namespace ledger {
@@ -49,17 +48,44 @@ void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
-// %.15g, 16 or 17 digits: the first that reads back equal. 17 always do (IEEE 754 double).
-std::string shortest(double number) {
-  char digits[32];
-  for (int precision = 15; precision <= 17; ++precision) {
-    std::snprintf(digits, sizeof digits, "%.*g", precision, number);
-    if (std::strtod(digits, nullptr) == number) break;
+// Appends "d.ddd" x 10^exponent, its digits alone given, as printf's %g spells it.
+void append_placed(std::string& out, std::string_view digits, int exponent, int most_places) {
+  if (exponent < -4 || exponent >= most_places) {
+    out += digits[0];
+    if (digits.size() > 1) out.append(1, '.').append(digits.substr(1));
+    const int size = exponent < 0 ? -exponent : exponent;
+    out.append(exponent < 0 ? "e-" : "e+").append(size < 10 ? "0" : "").append(std::to_string(size));
+    return;
   }
-  std::string text = digits;
-  // A process in a locale with decimal commas prints one.
-  std::replace(text.begin(), text.end(), ',', '.');
-  return text;
+  if (exponent < 0) {
+    out.append("0.").append(static_cast<std::size_t>(-exponent - 1), '0').append(digits);
+    return;
+  }
+  const std::size_t whole = static_cast<std::size_t>(exponent) + 1;
+  out.append(digits.substr(0, whole));
+  if (digits.size() < whole) out.append(whole - digits.size(), '0');
+  if (digits.size() > whole) out.append(1, '.').append(digits.substr(whole));
+}
+
+// 15, 16 or 17 digits: the first that reads back equal. 17 always do (IEEE 754 double). Trailing zeros are dropped.
+void append_shortest(std::string& out, double number) {
+  char text[kRealDigits];
+  int precision = 14;
+  write_digits(text, precision, number);
+  while (precision < 16 && read_digits(text) != number)
+    write_digits(text, ++precision, number);
+  const std::string_view written = text;
+  const std::size_t mark = written.find('e');
+  int exponent = 0;
+  for (const char c : written.substr(mark + 2))
+    exponent = 10 * exponent + (c - '0');
+  std::string digits;
+  for (const char c : written.substr(0, mark)) {
+    if (c >= '0' && c <= '9') digits += c;
+  }
+  digits.erase(std::max<std::size_t>(digits.find_last_not_of('0') + 1, 1));
+  if (std::signbit(number)) out += '-';
+  append_placed(out, digits, written[mark + 1] == '-' ? -exponent : exponent, precision + 1);
 }
 
 }  // namespace
@@ -130,7 +156,7 @@ JsonWriter& JsonWriter::value(std::int64_t number) {
 JsonWriter& JsonWriter::value(double number) {
   if (!std::isfinite(number)) return null();
   separate();
-  out_ += shortest(number);
+  append_shortest(out_, number);
   return *this;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/base/order.h"
 #include "core/memory/census.h"
 
 namespace ledger {
@@ -33,6 +34,10 @@ std::uint64_t hash(const StorageInfo& info, Category category) {
   return h ^ (h >> 32);
 }
 
+bool larger(const LedgerLine& a, const LedgerLine& b) {
+  return a.bytes > b.bytes;
+}
+
 // Lines by open addressing; sized once for `most` tensors, at most half full.
 class Lines {
  public:
@@ -50,8 +55,7 @@ class Lines {
   }
 
   std::vector<LedgerLine> take_sorted() {
-    std::stable_sort(lines_.begin(), lines_.end(),
-                     [](const LedgerLine& a, const LedgerLine& b) { return a.bytes > b.bytes; });
+    sort_stably<LedgerLine, larger>(lines_);
     return std::move(lines_);
   }
 

@@ -37,7 +37,7 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value) {
   const Tensor upcast_q = half ? to(q0, DType::f32) : q0;
   const Tensor upcast_k = half ? to(k0, DType::f32) : k0;
   const Tensor upcast_v = half ? to(v0, DType::f32) : v0;
-  const double scaling = std::pow(static_cast<double>(q0.dim(3).size), -0.25);
+  const double scaling = std::sqrt(1 / std::sqrt(static_cast<double>(q0.dim(3).size)));
   const Tensor q = upcast_q * scaling;
   Tensor mask;  // is_causal holds for more than one query: integrations/sdpa_attention.py
   if (q.dim(2).size > 1) {

@@ -86,12 +86,19 @@ class Foreach : public AdamWStep {
   }
 };
 
+double power(double base, std::int64_t exponent) {
+  double result = 1;
+  for (std::int64_t i = 0; i < exponent; ++i)
+    result *= base;
+  return result;
+}
+
 // _single_tensor_adam: sqrt and its quotient, while the previous parameter's `denom` is still bound.
 class ForLoop : public AdamWStep {
   bool step_on_device() const override { return false; }
   void update(Tape& tape, const std::vector<Tensor>& parameters) override {
     moments(tape, parameters);
-    const double correction = std::sqrt(1 - std::pow(tape.trace().adamw.beta2, static_cast<double>(steps_)));
+    const double correction = std::sqrt(1 - power(tape.trace().adamw.beta2, steps_));
     Tensor denom;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Tensor& square = states_[i].exp_avg_sq;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -40,6 +42,21 @@ TEST(JsonWrite, DoublesAreShortWhereTheyCanBe) {
   EXPECT_EQ(written(-0.0), "-0");
   EXPECT_EQ(written(std::numeric_limits<double>::infinity()), "null");
   EXPECT_EQ(written(std::nan("")), "null");
+}
+
+// The C library's shortest of %.15g, %.16g and %.17g, which readers know.
+TEST(JsonWrite, DoublesAreSpelledAsPrintfDoes) {
+  std::mt19937_64 random(2);
+  std::uniform_int_distribution<int> exponent(-9, 20);
+  for (int i = 0; i < 20000; ++i) {
+    const double value = static_cast<double>(random() % 1000000) * std::pow(10.0, exponent(random)) * (i % 2 ? 1 : -1);
+    char expected[32];
+    for (int precision = 15; precision <= 17; ++precision) {
+      std::snprintf(expected, sizeof expected, "%.*g", precision, value);
+      if (std::strtod(expected, nullptr) == value) break;
+    }
+    ASSERT_EQ(written(value), expected);
+  }
 }
 
 TEST(JsonWrite, DoublesReadBackEqual) {

@@ -140,3 +140,15 @@ for (const [what, { script, abort, headers }, expected] of FAILURES) {
     if (headers) await place.close();
   });
 }
+
+test('says so when what lies below the first screen cannot be loaded, and the answer stands', async () => {
+  const context = await browser.newContext({ locale: 'en-GB' });
+  const page = await context.newPage();
+  await page.route('**/parts/below-*', (route) => route.abort());
+  await page.goto(site.url);
+  await ready(page);
+  assert.match(await problemIn(page.locator('#below')), /rest of the page could not be loaded/);
+  await page.locator('#batch').fill('2');
+  assert.match(page.url(), /batch=2/);
+  await context.close();
+});

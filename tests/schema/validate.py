@@ -14,7 +14,7 @@ import jsonschema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
-NAMES = ("recipe", "report", "measured", "comparison", "oom", "hook")
+NAMES = ("recipe", "report", "measured", "comparison", "advice", "oom", "hook")
 SCHEMAS = {name: json.loads((ROOT / "docs/schema" / f"{name}.schema.json").read_text()) for name in NAMES}
 STORE = {schema["$id"]: schema for schema in SCHEMAS.values()}
 
@@ -109,6 +109,18 @@ class Documents(unittest.TestCase):
             for factor in line["factors"]:
                 product *= factor["value"]
             self.assertEqual(product, line["bytes"], line)
+
+    def test_advice(self):
+        config = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 99,
+                  "num_hidden_layers": 2}
+        requests = [{"config": config, "recipe": {"batch": 4, "seq": 64, "memory_limit_bytes": limit}, "about": about}
+                    for about in ("changes", "batch", "seq", "gpu") for limit in (0, 1 << 20, 900 << 20)]
+        for request, answer in zip(requests, core(["advise " + json.dumps(request) for request in requests])):
+            with self.subTest(request["about"], limit=request["recipe"]["memory_limit_bytes"]):
+                self.valid("advice", answer["advice"])
+                for change in answer["advice"].get("changes", []):
+                    saved = answer["advice"]["before"]["allocated_bytes"] - change["after"]["allocated_bytes"]
+                    self.assertEqual(saved, change["saved_bytes"])
 
     def test_problems(self):
         self.assertGreaterEqual(len(self.problems), 5)

@@ -1,5 +1,6 @@
 // predict_cli.cc - the core's door on stdin and stdout: one request a line, one answer a line. A line is the function's
-// name, a space and its request: `predict {"config": ...}`, `compare {...}`, `explain {...}`, `catalogue`, `version`.
+// name, a space and its request: `predict {"config": ...}`, `advise {...}`, `compare {...}`, `explain {...}`,
+// `catalogue`, `version`.
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@ namespace {
 bool answer(std::string_view function, std::string_view request, std::string& out) {
   if (function == "predict") {
     out = ledger::predict(request);
+  } else if (function == "advise") {
+    out = ledger::advise(request);
   } else if (function == "compare") {
     out = ledger::compare(request);
   } else if (function == "explain") {

@@ -5,8 +5,8 @@ import { load, WEB } from './load.mjs';
 
 const { I18n, browserLang } = await load('i18n/i18n.ts');
 const TEXTS = {
-  en: { ...(await load('i18n/en.ts')).en, ...(await load('i18n/problems_en.ts')).problemsEn },
-  zh: { ...(await load('i18n/zh.ts')).zh, ...(await load('i18n/problems_zh.ts')).problemsZh },
+  en: { ...(await load('i18n/en.ts')).en, ...(await load('i18n/below_en.ts')).belowEn, ...(await load('i18n/problems_en.ts')).problemsEn },
+  zh: { ...(await load('i18n/zh.ts')).zh, ...(await load('i18n/below_zh.ts')).belowZh, ...(await load('i18n/problems_zh.ts')).problemsZh },
 };
 const { problemText } = await load('i18n/problem_text.ts');
 const types = await load('core/types.ts');
@@ -25,7 +25,7 @@ test('no text is empty, and no Chinese text was forgotten', () => {
     assert.notEqual(text.trim(), '', key);
     if (TEXTS.zh[key] === text) alike.add(key);
   }
-  for (const key of alike) assert.match(TEXTS.en[key], /^[\w.{}() -]+$/, `${key} reads alike in both languages`);
+  for (const key of alike) assert.match(TEXTS.en[key], /^[\w.{}()/ -]+$/, `${key} reads alike in both languages`);
 });
 
 test('every problem code of the core and of the page has sentences in both languages', async () => {
@@ -148,4 +148,22 @@ test('every id of the OOM reader has a text in both languages', async () => {
   const kinds = ['stage_', 'frame_', 'log_', 'words_', 'device_'];
   for (const id of numeric) assert.ok(`evidence.${id}` in oomEn || kinds.some((kind) => id.startsWith(kind)), id);
   for (const kind of kinds) assert.ok(`evidence.${kind}` in oomEn, kind);
+});
+
+test('every change that the core advises has a name and a price in both languages, and a source unless it needs none', async () => {
+  const ids = await tableIds('answer/advice.cc', 'kRows');
+  assert.ok(ids.length > 20);
+  inBothLanguages('advice', ids);
+  inBothLanguages('cost', ids);
+  const { ADVICE_SOURCES } = await load('state/advice_sources.ts');
+  const without = ['drop_outputs', 'seq_half', 'prefill_logits_last', 'no_grad']; // facts of the recipe itself
+  assert.deepEqual(Object.keys(ADVICE_SOURCES).sort(), ids.filter((id) => !without.includes(id)).sort());
+});
+
+test('every recipe key has a line of help in both languages, and a link', async () => {
+  const keys = [...(await core('config/recipe.cc')).matchAll(/(?:choice|flag|integer)<&Recipe::\w+>\("(\w+)"|Row\{\{"(\w+)"/g)].map((match) => match[1] ?? match[2]);
+  const { helpEn } = await load('i18n/help_en.ts');
+  const { helpZh } = await load('i18n/help_zh.ts');
+  const { KEY_DOCS } = await load('state/key_docs.ts');
+  for (const [what, table] of Object.entries({ helpEn, helpZh, KEY_DOCS })) assert.deepEqual(Object.keys(table).sort(), [...keys].sort(), what);
 });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { DEFAULTS, KEYS } from './catalogue.mjs';
 import { load } from './load.mjs';
@@ -90,4 +91,107 @@ test('a scenario sets model and recipe, and leaves the card to the reader', () =
     assert.deepEqual(SCENARIOS.filter((other) => isShown(other, request)), [scenario]);
   }
   assert.ok(!SCENARIOS.some((scenario) => isShown(scenario, mine)));
+});
+
+const { hubId } = await load('state/hub.ts');
+
+test('names on the hub are told from other text', () => {
+  const named = [
+    ['meta-llama/Llama-3.1-8B', 'meta-llama/Llama-3.1-8B'], [' Qwen/Qwen2.5-7B ', 'Qwen/Qwen2.5-7B'],
+    ['https://huggingface.co/Qwen/Qwen2.5-7B', 'Qwen/Qwen2.5-7B'], ['https://huggingface.co/Qwen/Qwen2.5-7B/', 'Qwen/Qwen2.5-7B'],
+    ['https://huggingface.co/Qwen/Qwen2.5-7B/blob/main/config.json?x=1#L3', 'Qwen/Qwen2.5-7B'],
+  ];
+  for (const [text, id] of named) assert.equal(hubId(text), id, text);
+  for (const text of ['{"a": 1}', 'llama', 'a/b/c', 'and / or', '../x', 'https://example.org/a/b', 'https://huggingface.co/docs', 'a/../b', '']) assert.equal(hubId(text), undefined, text);
+});
+
+const { Trail } = await load('state/trail.ts');
+
+test('the history has a step for each change, but one for what is typed in a row', () => {
+  const steps = [];
+  const place = {
+    location: { hash: '#0' },
+    history: {
+      pushState: (_, __, hash) => { steps.push(`push ${hash}`); place.location.hash = hash; },
+      replaceState: (_, __, hash) => { steps.push(`replace ${hash}`); place.location.hash = hash; },
+    },
+  };
+  let now = 0;
+  const trail = new Trail(place, () => now);
+  trail.follow('#1', '');
+  for (const [hash, what, at] of [['#2', 'seq', 10], ['#3', 'seq', 500], ['#4', 'seq', 1900], ['#5', 'batch', 2000], ['#5', 'batch', 2100], ['#6', 'seq', 9000]]) {
+    now = at;
+    trail.follow(hash, what);
+  }
+  assert.deepEqual(steps, ['replace #1', 'push #2', 'replace #3', 'replace #4', 'push #5', 'push #6']);
+});
+
+const pins = await load('state/pins.ts');
+const { readHash, writeHash } = await load('state/hash.ts');
+
+test('four scenarios are pinned, none twice, and live in the link', async () => {
+  let { request } = await readHash('#v=1&model=llama-3-8b', KEYS, DEFAULTS);
+  for (const batch of [1, 2, 2, 3, 4, 5]) request = pins.pinned({ ...request, recipe: batch === 1 ? {} : { batch } });
+  assert.deepEqual(request.pins.map((pin) => pin.recipe), [{}, { batch: 2 }, { batch: 3 }, { batch: 4 }]);
+  const hash = writeHash(request);
+  const again = await readHash(hash, KEYS, DEFAULTS);
+  assert.deepEqual(again.problems, []);
+  assert.deepEqual(again.request, request);
+  assert.equal(writeHash(again.request), hash);
+  assert.deepEqual(pins.unpinned(request, 1).pins.map((pin) => pin.recipe), [{}, { batch: 3 }, { batch: 4 }]);
+  assert.deepEqual(pins.unpinned(request, undefined).pins, []);
+});
+
+test('a bad pin is reported, the others are used; more than four are too many', async () => {
+  const bad = await readHash('#v=1&pin=batch%3D0&pin=batch%3D2', KEYS, DEFAULTS);
+  assert.deepEqual(bad.problems.map((one) => one.where), ['batch']);
+  assert.deepEqual(bad.request.pins.map((pin) => pin.recipe), [{}, { batch: 2 }]);
+  const many = await readHash(`#v=1${'&pin=batch%3D2'.repeat(6)}`, KEYS, DEFAULTS);
+  assert.equal(many.request.pins.length, 4);
+  assert.deepEqual(many.problems.map((one) => one.where), ['pin']);
+});
+
+test('the course’s table is full, LoRA and QLoRA of the present model, card, batch and sequence', async () => {
+  const { request } = await readHash('#v=1&model=llama-2-7b&batch=2&gpu=a100-80gb&compile=true', KEYS, DEFAULTS);
+  const table = pins.courseTable(request).pins;
+  assert.deepEqual(table.map((pin) => pin.recipe.method ?? 'full'), ['full', 'lora', 'qlora']);
+  for (const { model, recipe } of table) {
+    assert.equal(model.id, 'llama-2-7b');
+    assert.deepEqual([recipe.batch, recipe.gpu, recipe.compile], [2, 'a100-80gb', undefined]);
+  }
+});
+
+const { Helper } = await load('state/helper.ts');
+
+test('a newer question drops what is left of the older one', async () => {
+  const asked = [];
+  const told = [];
+  let done = 0;
+  const waiting = [];
+  const helper = new Helper((request) => {
+    const { recipe, about } = JSON.parse(request);
+    asked.push(`${recipe.batch} ${about}`);
+    return new Promise((settle) => waiting.push(() => settle({ about, value: recipe.batch })));
+  }, (advice) => told.push(`${advice.value} ${advice.about}`), () => { done += 1; });
+  const about = ['batch', 'changes', 'gpu'];
+  const turn = () => new Promise((settle) => setTimeout(settle));
+  const first = helper.put({ config: '{}', recipe: { batch: 1 }, about });
+  waiting.shift()();
+  await turn();
+  const second = helper.put({ config: '{}', recipe: { batch: 2 }, about });
+  while (waiting.length > 0) { waiting.shift()(); await turn(); }
+  await Promise.all([first, second]);
+  assert.deepEqual(asked, ['1 changes', '1 batch', '2 changes', '2 batch', '2 gpu']);
+  assert.deepEqual(told, ['1 changes', '2 changes', '2 batch', '2 gpu']);
+  assert.equal(done, 1);
+});
+
+const { ledgerCsv } = await load('format/exports.ts');
+
+test('the CSV has the ledger’s lines under the report’s names, bytes as integers', async () => {
+  const report = JSON.parse(await readFile(new URL('../../tests/fixtures/web/llama-3-8b.report.json', import.meta.url), 'utf8'));
+  const [head, ...rows] = ledgerCsv(report).trimEnd().split('\r\n');
+  assert.equal(head, 'category,name,op,dtype,shape,count,element_bytes,bytes');
+  assert.equal(rows.length, report.at_peak.tensors.length);
+  assert.equal(rows.reduce((all, row) => all + Number(row.split(',').at(-1)), 0), report.at_peak.tensors.reduce((all, line) => all + line.bytes, 0));
 });

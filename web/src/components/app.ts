@@ -6,9 +6,12 @@ import { CoreFailure, loadCore } from '../core/loader.js';
 import { problem, type Problem, type Report } from '../core/types.js';
 import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { refusedValues, type Refused } from '../state/availability.js';
-import { findPreset } from '../state/presets.js';
 import { configText, isPlain, type Lang } from '../state/request.js';
+import { modelName } from './model_name.js';
+import { SINGLE, SITE } from '../core/site.js';
 import { hashLang } from '../state/hash.js';
+import { courseTable, pinned, unpinned } from '../state/pins.js';
+import { Trail } from '../state/trail.js';
 import { fetchSamples } from '../state/samples.js';
 import { Session, type Said } from '../state/session.js';
 import { Announcer } from './announcer.js';
@@ -19,33 +22,33 @@ import type { BoxMessage } from './model_box.js';
 import { NearController, SightController } from './sight.js';
 import './capacity_bar.js';
 import './figures.js';
-import './ledger_view.js';
-import './limits_view.js';
-import './measured_view.js';
 import './model_box.js';
 import './page_header.js';
 import './problem_note.js';
 import './recipe_form.js';
 import './scenarios.js';
-import './share_view.js';
-import './timeline_view.js';
-import { headlineKey } from './verdict_view.js';
+import { headlineText } from './verdict_view.js';
 
 const QUIET_MS = 200;
+const AT_REST_MS = 2500;
 
 @customElement('memory-ledger')
 export class MemoryLedger extends LitElement {
   static override styles = appStyles;
 
   @state() private failure: Problem | undefined;
+  @state() private belowFailure: Problem | undefined;
   @state() private refused: Refused = new Map();
   private session: Session | undefined;
   private timer = 0;
+  private resting = 0;
+  private below: typeof import('./below.js') | undefined; // what lies below the first screen, once it is here
+  private readonly trail = new Trail(window);
   @state() private i18n: I18n | undefined; // undefined until its texts are here
   private readonly announcer = new Announcer();
   private readonly drop = new DropController(this, {
     file: (file) => void this.session?.readFile(file),
-    text: (text) => void this.session?.readText(text, ''),
+    text: (text) => void this.session?.readText(text, '', false),
   });
   private readonly sight = new SightController(this, () => this.renderRoot.querySelector('main'));
   private readonly onHash = (): void => {
@@ -54,6 +57,7 @@ export class MemoryLedger extends LitElement {
 
   constructor() {
     super();
+    new NearController(this, () => this.renderRoot.querySelector('#below'), () => void this.loadBelow());
     new NearController(this, () => this.renderRoot.querySelector('#measured'), () => void this.addSamples());
   }
 
@@ -75,21 +79,37 @@ export class MemoryLedger extends LitElement {
       const session = new Session(core, () => this.sessionChanged());
       this.session = session;
       await session.open(location.hash);
+      this.resting = setTimeout(() => void this.loadBelow(), AT_REST_MS);
     } catch (error) {
       this.failure = error instanceof CoreFailure ? error.problem : problem('core_crashed', { read: String(error) });
     }
   }
 
+  // Without a network it may not be there: the first screen stands without it.
+  private async loadBelow(): Promise<void> {
+    clearTimeout(this.resting);
+    if (this.below) return;
+    try {
+      const below = await import('./below.js');
+      this.below = below;
+      below.keepOffline();
+      if (this.i18n) this.i18n = this.i18n.with(await below.loadBelowTexts(this.i18n.lang));
+    } catch (error) {
+      this.belowFailure = problem('part_missing', { read: String(error) });
+    }
+  }
+
   private async addSamples(): Promise<void> {
-    for (const sample of await fetchSamples(new URL('.', import.meta.url))) this.session?.addMeasured(sample.text, sample.name, true);
+    for (const sample of await fetchSamples(SITE)) this.session?.addMeasured(sample.text, sample.name, true);
   }
 
   // After the answer is drawn: what the form may offer next to the present recipe.
   private lookAround(session: Session): void {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
-      const found = refusedValues(session.core, session.request.recipe, configText(session.request.model));
-      if (JSON.stringify([...found]) !== JSON.stringify([...this.refused])) this.refused = found;
+    const { request } = session;
+    this.timer = setTimeout(async () => {
+      const found = await refusedValues(session.core, request.recipe, configText(request.model), () => session.request === request);
+      if (found && JSON.stringify([...found]) !== JSON.stringify([...this.refused])) this.refused = found;
     }, QUIET_MS);
   }
 
@@ -98,7 +118,7 @@ export class MemoryLedger extends LitElement {
     if (!session) return;
     this.i18n = this.i18n?.in(session.request.units);
     void this.speak(session.request.lang ?? browserLang());
-    history.replaceState(history.state, '', session.hash);
+    this.trail.follow(session.hash, session.lastChange);
     this.requestUpdate();
     this.lookAround(session);
     void this.updateComplete.then(() => this.announcer.announce(this.headline()));
@@ -108,7 +128,7 @@ export class MemoryLedger extends LitElement {
   private async speak(lang: Lang): Promise<void> {
     if (this.i18n?.lang === lang) return;
     try {
-      const texts = await loadTexts(lang);
+      const texts = { ...(await loadTexts(lang)), ...(await this.below?.loadBelowTexts(lang)) };
       this.i18n = new I18n(lang, this.session?.request.units ?? 'gib', texts); // units as they are by now
     } catch (error) {
       this.failure = problem('wasm_missing', { read: String(error) }); // keeps the language it has, if any
@@ -121,9 +141,7 @@ export class MemoryLedger extends LitElement {
 
   private headline(): string {
     const answer = this.session?.answer;
-    if (!answer?.ok || !this.i18n) return '';
-    const bytes = this.i18n.bytes(Math.abs(answer.value.verdict.headroom_bytes));
-    return this.i18n.t(headlineKey(answer.value.verdict), { headroom: bytes, short: bytes, free: bytes });
+    return answer?.ok && this.i18n ? headlineText(answer.value.verdict, this.i18n) : '';
   }
 
   private onChange(event: CustomEvent<Change>): void {
@@ -136,14 +154,27 @@ export class MemoryLedger extends LitElement {
       case 'recipe': return session.setRecipe(change.patch);
       case 'reset': return session.reset();
       case 'undo': return session.undo();
+      case 'back': return history.back();
+      case 'pin': return session.setPins(pinned);
+      case 'pin_course': return session.setPins(courseTable);
+      case 'unpin': return session.setPins((request) => unpinned(request, change.at));
+      case 'open_pin': return session.openPin(change.at);
       case 'lang': return session.setView({ lang: change.lang });
       case 'units': return session.setView({ units: change.units });
       case 'text': return void session.readText(change.text, change.name);
       case 'file': return void session.readFile(change.file);
       case 'error': return session.setError(change.error);
       case 'forget': return session.forget(change.name);
+      case 'edit': return this.goTo(change.key);
       case 'skip': return this.renderRoot.querySelector('main')?.focus();
     }
+  }
+
+  private goTo(key: string): void {
+    const fields = ['ml-model-box', 'ml-recipe-form'].map((name) => this.renderRoot.querySelector(name)?.shadowRoot?.getElementById(key));
+    const field = fields.find((found) => found);
+    field?.scrollIntoView({ block: 'center' });
+    field?.focus();
   }
 
   protected override render(): TemplateResult {
@@ -183,31 +214,40 @@ export class MemoryLedger extends LitElement {
         ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}
         ${session.error ? this.errorView(session, i18n) : nothing}
         ${answer.ok ? this.answerView(answer.value, session, i18n) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
-        <section id="measured"><h2>${i18n.t('measured.heading')}</h2>
-          <ml-share .i18n=${i18n} .request=${session.request} .report=${answer.ok ? answer.value : undefined}></ml-share>
-          <ml-measured .i18n=${i18n} .measured=${session.measured}></ml-measured></section>
-        ${answer.ok ? html`<section><ml-limits .i18n=${i18n} .report=${answer.value}></ml-limits></section>` : nothing}
+        ${this.below && i18n.has('timeline.heading') ? this.belowView(session, i18n)
+          : html`<div id="below" class="later">${this.belowFailure ? html`<ml-problem .i18n=${i18n} .problem=${this.belowFailure}></ml-problem>` : nothing}</div>`}
       </main>
     </div>`;
   }
 
   // Its element comes with the first error; until then this is an empty section.
   private errorView(session: Session, i18n: I18n): TemplateResult {
-    void import(new URL('oom_view.js', import.meta.url).href);
+    if (SINGLE) return html`<section class="error"><ml-problem .i18n=${i18n} .problem=${problem('part_missing', { read: 'oom_view.js' })}></ml-problem></section>`; // not in the one file
+    void import(new URL('oom_view.js', SITE).href);
     return html`<section class="error"><ml-oom .i18n=${i18n} .error=${session.error} .core=${session.core} .config=${configText(session.request.model)}
       .report=${session.answer.ok ? session.answer.value : undefined}></ml-oom></section>`;
   }
 
   private answerView(report: Report, session: Session, i18n: I18n): TemplateResult {
     const gpu = report.verdict.gpu_name ?? report.verdict.gpu;
-    const { model } = session.request;
-    const name = model.kind === 'preset' ? findPreset(model.id)?.name ?? model.id : i18n.t('model.custom');
     return html`<section class="first">
-        <ml-verdict .i18n=${i18n} .report=${report} .modelName=${name} .gpuName=${gpu}></ml-verdict>
+        <ml-verdict .i18n=${i18n} .report=${report} .modelName=${modelName(session.request.model, i18n)}></ml-verdict>
         <ml-figures .i18n=${i18n} .peaks=${report.peaks}></ml-figures></section>
-      <section><ml-capacity-bar .i18n=${i18n} .report=${report} .gpuName=${gpu}></ml-capacity-bar></section>
-      <section><ml-timeline .i18n=${i18n} .report=${report}></ml-timeline></section>
-      <section><ml-ledger .i18n=${i18n} .report=${report}></ml-ledger></section>`;
+      <section><ml-capacity-bar .i18n=${i18n} .report=${report} .gpuName=${gpu}></ml-capacity-bar></section>`;
+  }
+
+  private belowView(session: Session, i18n: I18n): TemplateResult {
+    const { answer, request, core } = session;
+    const report = answer.ok ? answer.value : undefined;
+    return html`${report ? html`<section><ml-advice .i18n=${i18n} .core=${core} .config=${configText(request.model)} .recipe=${request.recipe}
+          .plain=${isPlain(request.model)} .report=${report}></ml-advice></section>
+        <section><ml-timeline .i18n=${i18n} .report=${report}></ml-timeline></section>` : nothing}
+      <section><ml-compare .i18n=${i18n} .core=${core} .request=${request} .defaults=${session.defaults} .answer=${answer}></ml-compare></section>
+      ${report ? html`<section><ml-ledger .i18n=${i18n} .report=${report}></ml-ledger></section>` : nothing}
+      <section id="measured"><h2>${i18n.t('measured.heading')}</h2>
+        <ml-share .i18n=${i18n} .request=${request} .report=${report} .hash=${session.hash}></ml-share>
+        <ml-measured .i18n=${i18n} .measured=${session.measured}></ml-measured></section>
+      ${report ? html`<section><ml-limits .i18n=${i18n} .report=${report}></ml-limits></section>` : nothing}`;
   }
 
   private message(said: Said | undefined, i18n: I18n): BoxMessage | undefined {

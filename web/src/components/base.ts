@@ -22,10 +22,16 @@ export type Change =
   | { readonly kind: 'recipe'; readonly patch: Recipe }
   | { readonly kind: 'reset' }
   | { readonly kind: 'undo' }
+  | { readonly kind: 'back' }
+  | { readonly kind: 'pin' }
+  | { readonly kind: 'pin_course' }
+  | { readonly kind: 'unpin'; readonly at: number | undefined } // undefined: all
+  | { readonly kind: 'open_pin'; readonly at: number }
   | { readonly kind: 'lang'; readonly lang: Lang }
   | { readonly kind: 'units'; readonly units: Units }
   | { readonly kind: 'text'; readonly text: string; readonly name: string }
   | { readonly kind: 'file'; readonly file: File }
   | { readonly kind: 'error'; readonly error: undefined }
   | { readonly kind: 'forget'; readonly name: string }
+  | { readonly kind: 'edit'; readonly key: string } // go to the key's field
   | { readonly kind: 'skip' };

@@ -3,7 +3,6 @@
 
 import { css, html, nothing, svg, type SVGTemplateResult, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
-import { scaleLinear } from 'd3-scale';
 import type { Report } from '../core/types.js';
 import { barParts, type Extent, type Part } from '../format/bar_parts.js';
 import { base, categories, hatch, tables } from '../styles/shared.js';
@@ -22,6 +21,7 @@ export class CapacityBar extends LedgerElement {
   static override styles = [base, tables, categories, hatch, threadStyles, css`
     svg { display: block; width: 100%; overflow: visible; }
     text { font: 12px var(--sans); fill: var(--ink); }
+    .room { height: 162px; } /* the chart's, until its width is known: nothing jumps */
     .on { fill: var(--c-text); pointer-events: none; }
     .extent line { stroke: var(--rule-strong); }
     .extent text { fill: var(--ink-soft); font-variant-numeric: tabular-nums; }
@@ -33,7 +33,7 @@ export class CapacityBar extends LedgerElement {
     thead .how { border-bottom-color: var(--rule-strong); }
     .table { margin-top: 1.1rem; }
     td.how { width: 38%; }
-    @media (max-width: 30rem) { .how { display: none; } }
+    @media (max-width: 30rem) { .how { display: none; } .room { height: 218px; } }
     @media (max-width: 22rem) { .share { display: none; } }
   `];
 
@@ -45,12 +45,12 @@ export class CapacityBar extends LedgerElement {
     const view = barParts(this.report);
     const width = this.size.width;
     return html`<h2>${this.i18n.t('bar.heading')}</h2>
-      ${width > 0 ? this.chart(view.parts, view.extents, view.end, width) : nothing}
+      ${width > 0 ? this.chart(view.parts, view.extents, view.end, width) : html`<div class="room"></div>`}
       ${this.table(view.parts)}`;
   }
 
   private chart(parts: readonly Part[], extents: readonly Extent[], end: number, width: number): TemplateResult {
-    const x = scaleLinear([0, end], [1, width - 1]);
+    const x = (bytes: number): number => 1 + (bytes / end) * (width - 2); // no ticks: a scale of d3 would be its only guest on the first screen
     const capacity = this.report.verdict.capacity_bytes;
     const rows = this.rows(extents, width);
     const height = BAR.top + BAR.height + 10 + extents.length * rows.step;

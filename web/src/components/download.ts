@@ -1,7 +1,7 @@
-// download.ts - hands the reader a text as a file, without a server.
+// download.ts - hands the reader a text or picture as a file, without a server.
 
-export function download(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+export function download(name: string, content: string | Blob, type = 'application/json'): void {
+  const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   const link = document.createElement('a');
   link.href = url;
   link.download = name;

@@ -43,7 +43,7 @@ export class ModelBox extends LedgerElement {
         <label for="paste">${i18n.t('box.label')}</label>
         <p class="hint small soft" id="hint">${i18n.t('box.hint')}</p>
         <div class="row">
-          <textarea id="paste" rows="1" aria-describedby="hint" spellcheck="false" autocomplete="off" placeholder=${i18n.t('box.placeholder')} @input=${this.onText}></textarea>
+          <textarea id="paste" rows="1" aria-describedby="hint" spellcheck="false" autocomplete="off" placeholder=${i18n.t('box.placeholder')} @input=${this.onText} @keydown=${this.onKey}></textarea>
           <button @click=${this.choose}>${i18n.t('box.choose')}</button>
           <input type="file" hidden accept=".json,.txt,.log,application/json,text/plain" @change=${this.onFile} />
         </div>
@@ -79,6 +79,15 @@ export class ModelBox extends LedgerElement {
     if (event.isComposing || !(event.inputType === 'insertFromPaste' || event.inputType === 'insertFromDrop' || isWhole(text))) return;
     box.value = '';
     if (text.trim() !== '') this.ask({ kind: 'text', text, name: '' });
+  }
+
+  // Enter hands over what was typed, e.g. a model's name on the hub; not while a word is being composed.
+  private onKey(event: KeyboardEvent): void {
+    const box = event.target as HTMLTextAreaElement;
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing || box.value.trim() === '') return;
+    event.preventDefault();
+    this.ask({ kind: 'text', text: box.value, name: '' });
+    box.value = '';
   }
 
   private choose(): void {

@@ -43,6 +43,7 @@ export class PageHeader extends LedgerElement {
           </span>
           <span class="pair" role="group" aria-label=${i18n.t('units.label')} title=${i18n.t('units.hint')}>
             <button aria-pressed=${units === 'gib' ? 'true' : 'false'} @click=${() => this.ask({ kind: 'units', units: 'gib' })}>${i18n.t('units.gib')}</button>
+            <button aria-pressed=${units === 'gb' ? 'true' : 'false'} @click=${() => this.ask({ kind: 'units', units: 'gb' })}>${i18n.t('units.gb')}</button>
             <button aria-pressed=${units === 'bytes' ? 'true' : 'false'} @click=${() => this.ask({ kind: 'units', units: 'bytes' })}>${i18n.t('units.bytes')}</button>
           </span>
           <ml-copy .i18n=${i18n} .label=${i18n.t('share.link')} .text=${() => location.href.replace(/#.*$/, '') + this.hash}></ml-copy>

@@ -2,7 +2,7 @@
 //
 // Fields are created once and never rebuilt while typing; a field that cannot be read keeps its text and says why.
 
-import { css, html, nothing, type TemplateResult } from 'lit';
+import { css, html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
 import type { Catalogue, Problem, Recipe, RecipeKey, RecipeValue } from '../core/types.js';
 import { isImpossible } from '../i18n/problem_text.js';
@@ -33,7 +33,9 @@ export class RecipeForm extends LedgerElement {
     details + details { margin-top: 0.5rem; }
     details .grid { margin: 0.5rem 0; }
     ml-problem { margin-top: 0.9rem; }
-    .hint { margin: 0.9rem 0 0; }
+    .help { margin: 0.9rem 0 0; min-height: 4.6rem; border-top: 1px solid var(--rule); padding-top: 0.6rem; }
+    .help b { font-weight: 600; }
+    @media print { .help { display: none; } }
   `];
 
   @property({ attribute: false }) catalogue!: Catalogue;
@@ -44,17 +46,45 @@ export class RecipeForm extends LedgerElement {
   @property({ attribute: false }) refused: Refused = new Map();
   @property({ attribute: false }) canUndo = false;
   @state() private invalid: ReadonlySet<string> = new Set();
+  @state() private help: { readonly name: string; readonly text: string; readonly url: string | undefined } | undefined;
+
+  protected override willUpdate(changed: PropertyValues): void {
+    if (changed.has('i18n') && (changed.get('i18n') as { lang: string } | undefined)?.lang !== this.i18n.lang) this.help = undefined;
+  }
 
   protected override render(): TemplateResult {
     const { i18n } = this;
     const adapter = this.keys('adapter');
-    return html`<div class="head"><h2>${i18n.t('form.heading')}</h2>
+    return html`<div @focusin=${this.onFocus}><div class="head"><h2>${i18n.t('form.heading')}</h2>
         ${Object.keys(this.recipe).length > 0 ? html`<button class="quiet" @click=${this.reset}>${i18n.t('form.reset')}</button>` : nothing}</div>
       <div class="grid">${this.keys('main').map((key) => this.field(key))}</div>
       ${adapter.length > 0 ? html`<fieldset><legend>${i18n.t('form.adapter')}</legend><div class="grid">${adapter.map((key) => this.field(key))}</div></fieldset>` : nothing}
       ${this.folded('more')}
-      ${this.folded('gpus')}
+      ${this.folded('gpus')}</div>
+      <p class="help small" id="help">${this.help ? html`<b>${i18n.key(this.help.name)}</b> ${this.help.text}
+        ${this.help.url ? html`<a href=${this.help.url} target="_blank" rel="noopener">${i18n.t('form.docs')}</a>` : nothing}${this.help.name === 'gpu' ? this.cardSource() : nothing}` : html`<span class="soft">${i18n.t('form.help')}</span>`}</p>
       <div role="status">${this.problem ? this.problemView(this.problem) : nothing}</div>`;
+  }
+
+  // Where the capacity of the chosen card was seen.
+  private cardSource(): TemplateResult | typeof nothing {
+    const source = this.catalogue.gpus.find((gpu) => gpu.id === (this.recipe['gpu'] ?? this.defaults['gpu']))?.source;
+    if (!source) return nothing;
+    const issue = /^([\w.-]+\/[\w.-]+)#(\d+)$/.exec(source);
+    return html` · ${this.i18n.t('form.capacity')} ${issue ? html`<a href="https://github.com/${issue[1]}/issues/${issue[2]}" target="_blank" rel="noopener">${source}</a>` : source}`;
+  }
+
+  // In a place of its own, so that no field moves under the pointer.
+  private async onFocus(event: FocusEvent): Promise<void> {
+    const name = (event.target as HTMLElement).id;
+    if (!this.catalogue.recipe_keys.some((key) => key.name === name) || this.help?.name === name) return;
+    try {
+      const { keyHelp } = await import('./key_help.js');
+      const found = await keyHelp(name, this.i18n.lang);
+      if (found) this.help = { name, ...found };
+    } catch {
+      this.help = undefined; // offline before it was ever loaded: fields work without it
+    }
   }
 
   // What the recipe makes use of, and what a problem names, so that it can be mended.

@@ -34,7 +34,7 @@ export class SightController implements ReactiveController {
   }
 }
 
-const NEAR = '600px';
+const NEAR = '200px';
 
 // Runs once, when the target is about to come into sight.
 export class NearController implements ReactiveController {

@@ -8,6 +8,7 @@ import type { Point, Report } from '../core/types.js';
 import { GIB, MIB } from '../format/format.js';
 import { peakPoint, phaseSpans, type Span } from '../format/moments.js';
 import { splitPhase, type I18n } from '../i18n/i18n.js';
+import type { Units } from '../state/request.js';
 
 export interface ChartFrame {
   readonly width: number;
@@ -25,17 +26,22 @@ const BOTTOM = 8;
 const LEFT = 46;
 const LABEL_HEIGHT = 15;
 
-export function chartFrame(report: Report, width: number): ChartFrame {
+export function chartFrame(report: Report, width: number, units: Units): ChartFrame {
   const height = Math.round(Math.min(Math.max(width * 0.42, 230), 360));
   const most = Math.max(report.peaks.reserved_bytes, report.peaks.tensor_bytes + report.peaks.workspace_bytes, 1);
   const usable = report.verdict.usable_bytes;
   const top = usable < most * 1.6 ? Math.max(most, usable) * 1.04 : most * 1.08;
-  const unit = top >= GIB ? { name: 'GiB', bytes: GIB } : { name: 'MiB', bytes: MIB };
+  const unit = axisUnit(top, units);
   return {
     width, height, left: LEFT, top: TOP, bottom: height - BOTTOM, unit,
     x: scaleLinear([0, Math.max(report.timeline.events, 1)], [LEFT, width - 1]).clamp(true),
     y: scaleLinear([0, top], [height - BOTTOM, TOP]),
   };
+}
+
+function axisUnit(top: number, units: Units): ChartFrame['unit'] {
+  if (units === 'gb') return top >= 1e9 ? { name: 'GB', bytes: 1e9 } : { name: 'MB', bytes: 1e6 };
+  return top >= GIB ? { name: 'GiB', bytes: GIB } : { name: 'MiB', bytes: MIB };
 }
 
 export const chartStyles = css`

@@ -36,7 +36,7 @@ export class TimelineView extends LedgerElement {
 
   protected override render(): TemplateResult {
     const { i18n, report } = this;
-    const frame = this.size.width > 0 ? chartFrame(report, this.size.width) : undefined;
+    const frame = this.size.width > 0 ? chartFrame(report, this.size.width, i18n.format.units) : undefined;
     return html`<h2>${this.heading()}</h2>
       ${frame ? this.chart(frame) : nothing}
       <div class="readout">

@@ -2,16 +2,8 @@
 //
 // Whatever goes wrong ends as a Problem that the page can put into words; there is no state "still loading" for ever.
 
+import { createModule, type Module } from './module.js';
 import { problem, type Catalogue, type Comparison, type Outcome, type Problem, type Recipe, type Report } from './types.js';
-
-interface Module {
-  predict(request: string): string;
-  catalogue(): string;
-  compare(request: string): string;
-  version(): string;
-}
-
-type Factory = (options: { locateFile: (name: string) => string; print: () => void; printErr: (line: string) => void }) => Promise<Module>;
 
 const START_LIMIT_MS = 15_000;
 const TIMELINE_POINTS = 400;
@@ -36,6 +28,11 @@ export class Core {
 
   compare(measured: string): Outcome<Comparison> {
     return this.call('comparison', () => this.module.compare(JSON.stringify({ measured })));
+  }
+
+  // JSON in and out; some tens of runs. For where there is no worker.
+  advise(request: string): string {
+    return this.module.advise(request);
   }
 
   private call<T>(name: string, run: () => string): Outcome<T> {
@@ -63,17 +60,18 @@ function timeout(): Promise<never> {
   });
 }
 
-async function start(): Promise<Core> {
+export async function startModule(): Promise<Module> {
   if (typeof WebAssembly !== 'object') throw new CoreFailure(problem('no_wasm'));
   const stderr: string[] = [];
-  const besideThisScript = (name: string): string => new URL(name, import.meta.url).href;
   try {
-    const glue = (await import(besideThisScript('ledger.js'))) as { default: Factory };
-    const options = { locateFile: besideThisScript, print: () => {}, printErr: (line: string) => void stderr.push(line) };
-    return new Core(await glue.default(options));
+    return await createModule({ print: () => {}, printErr: (line: string) => void stderr.push(line) });
   } catch (error) {
     throw new CoreFailure(reasonFor(error, stderr));
   }
+}
+
+async function start(): Promise<Core> {
+  return new Core(await startModule());
 }
 
 let loading: Promise<Core> | undefined;

@@ -22,7 +22,7 @@ export class Format {
 
   // "75.39 GiB", or to the byte when the reader asked for bytes. Never without a unit.
   bytes(value: number): string {
-    return this.units === 'bytes' ? this.exact(value) : this.binary(value);
+    return this.units === 'bytes' ? this.exact(value) : this.units === 'gb' ? this.decimal(value) : this.binary(value);
   }
 
   exact(value: number): string {
@@ -38,9 +38,17 @@ export class Format {
     return this.exact(value);
   }
 
+  // The units of data sheets: 1 GB = 10^9 bytes.
+  decimal(value: number): string {
+    const size = Math.abs(value);
+    if (size >= 1e9) return `${this.signed(value, this.hundredths.format(size / 1e9))} GB`;
+    if (size >= 1e6) return `${this.signed(value, this.hundredths.format(size / 1e6))} MB`;
+    return size >= 1e3 ? `${this.signed(value, this.hundredths.format(size / 1e3))} kB` : this.exact(value);
+  }
+
   // "66.54–66.90 GiB"; each with its unit where they differ.
   range(low: number, high: number): string {
-    const [from, to] = [this.binary(low), this.binary(high)];
+    const [from, to] = this.units === 'gb' ? [this.decimal(low), this.decimal(high)] : [this.binary(low), this.binary(high)];
     const unit = to.slice(to.indexOf(' '));
     return (from.endsWith(unit) ? `${from.slice(0, -unit.length)}–${to}` : `${from} – ${to}`).replaceAll(' ', '\u00a0');
   }

@@ -5,15 +5,16 @@
 
 import { problem, type Problem, type RecipeKey, type RecipeValue } from '../core/types.js';
 import { unpack } from './codec.js';
+import { MOST_PINS } from './pins.js';
 import { DEFAULT_PRESET, findPreset, PRESETS } from './presets.js';
 import {
-  expectedOf, FIRST_REQUEST, readValue, withRecipe, writeValue, type Defaults, type Lang, type ModelChoice, type Request, type Units,
+  expectedOf, FIRST_REQUEST, readValue, withRecipe, writeValue, type Defaults, type Lang, type ModelChoice, type Pin, type Request, type Units,
 } from './request.js';
 
 export const HASH_VERSION = 1;
 
 const LANGS: readonly string[] = ['en', 'zh'];
-const UNITS: readonly string[] = ['gib', 'bytes'];
+const UNITS: readonly string[] = ['gib', 'gb', 'bytes'];
 
 type Upgrade = (params: URLSearchParams) => void;
 const UPGRADES: readonly Upgrade[] = []; // UPGRADES[n] turns version n + 1 into n + 2
@@ -30,8 +31,21 @@ export async function readHash(hash: string, keys: readonly RecipeKey[], default
   const model = await readModel(params, problems);
   const lang = readOneOf(params, 'lang', LANGS, problems) as Lang | undefined;
   const units = (readOneOf(params, 'show', UNITS, problems) as Units | undefined) ?? FIRST_REQUEST.units;
+  const pins = await readPins(params, keys, defaults, problems);
   const recipe = readRecipe(params, keys, problems);
-  return { request: withRecipe({ model, lang, units, recipe: {} }, recipe, defaults), problems };
+  return { request: withRecipe({ model, lang, units, pins, recipe: {} }, recipe, defaults), problems };
+}
+
+// Each is a query of its own with a model and a recipe.
+async function readPins(params: URLSearchParams, keys: readonly RecipeKey[], defaults: Defaults, problems: Problem[]): Promise<Pin[]> {
+  const texts = params.getAll('pin');
+  params.delete('pin');
+  if (texts.length > MOST_PINS) problems.push(problem('bad_link', { where: 'pin', read: String(texts.length), expected: `1..${MOST_PINS}` }));
+  return Promise.all(texts.slice(0, MOST_PINS).map(async (text) => {
+    const own = new URLSearchParams(text);
+    const model = await readModel(own, problems);
+    return withRecipe({ ...FIRST_REQUEST, model }, readRecipe(own, keys, problems), defaults);
+  })).then((requests) => requests.map(({ model, recipe }) => ({ model, recipe })));
 }
 
 // The language that a link asks for, before anything else is known.
@@ -91,11 +105,20 @@ function take(params: URLSearchParams, key: string): string | undefined {
   return text;
 }
 
+function writeScenario(params: URLSearchParams, { model, recipe }: Pin): void {
+  if (model.kind === 'custom') params.set('config', model.packed);
+  else params.set('model', model.id);
+  for (const [key, value] of Object.entries(recipe)) params.set(key, writeValue(value));
+}
+
 export function writeHash(request: Request): string {
   const params = new URLSearchParams({ v: String(HASH_VERSION) });
-  if (request.model.kind === 'custom') params.set('config', request.model.packed);
-  else params.set('model', request.model.id);
-  for (const [key, value] of Object.entries(request.recipe)) params.set(key, writeValue(value));
+  writeScenario(params, request);
+  for (const pin of request.pins) {
+    const own = new URLSearchParams();
+    writeScenario(own, pin);
+    params.append('pin', own.toString().replaceAll('%2C', ','));
+  }
   if (request.units !== FIRST_REQUEST.units) params.set('show', request.units);
   if (request.lang) params.set('lang', request.lang);
   return `#${params.toString().replaceAll('%2C', ',')}`;

@@ -9,13 +9,20 @@ export type ModelChoice =
   | { readonly kind: 'custom'; readonly text: string; readonly packed: string }; // packed: as it stands in the URL
 
 export type Lang = 'en' | 'zh';
-export type Units = 'gib' | 'bytes';
+export type Units = 'gib' | 'gb' | 'bytes';
+
+// A scenario kept for comparison.
+export interface Pin {
+  readonly model: ModelChoice;
+  readonly recipe: Recipe;
+}
 
 export interface Request {
   readonly model: ModelChoice;
   readonly recipe: Recipe; // only keys that differ from the core's defaults
   readonly lang: Lang | undefined; // undefined: the browser's language
   readonly units: Units;
+  readonly pins: readonly Pin[]; // four at most
 }
 
 export const FIRST_REQUEST: Request = {
@@ -23,6 +30,7 @@ export const FIRST_REQUEST: Request = {
   recipe: {},
   lang: undefined,
   units: 'gib',
+  pins: [],
 };
 
 // The config.json text that the core is asked about.

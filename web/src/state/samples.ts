@@ -2,9 +2,12 @@
 //
 //   {"samples": ["host.json", ...]}   file names in measured/
 
+import { SINGLE } from '../core/site.js';
+
 export interface Sample { readonly name: string; readonly text: string }
 
 export async function fetchSamples(base: URL): Promise<Sample[]> {
+  if (SINGLE) return [];
   const index = await fetchText(new URL('measured/index.json', base));
   const names = index === undefined ? [] : sampleNames(index);
   const samples = await Promise.all(names.map(async (name) => ({ name, text: await fetchText(new URL(`measured/${name}`, base)) })));

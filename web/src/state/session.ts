@@ -8,6 +8,7 @@ import { pack } from './codec.js';
 import { defaultsOf } from './defaults.js';
 import { withoutUnused } from './form_keys.js';
 import { readHash, writeHash } from './hash.js';
+import { fetchConfig, hubId } from './hub.js';
 import { findPreset } from './presets.js';
 import { looksLikeError, recognise } from './recognise.js';
 import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type ModelChoice, type Request } from './request.js';
@@ -39,6 +40,7 @@ export class Session {
   error: PastedError | undefined;
   linkProblems: readonly Problem[] = [];
   private lastGood: Request | undefined;
+  lastChange = ''; // what the reader changed last; '' when a link was opened
 
   constructor(readonly core: Core, private readonly changed: () => void) {
     this.defaults = defaultsOf(core.catalogue);
@@ -56,6 +58,7 @@ export class Session {
   async open(hash: string): Promise<void> {
     const { request, problems } = await readHash(hash, this.core.catalogue.recipe_keys, this.defaults);
     this.linkProblems = problems;
+    this.lastChange = '';
     this.set(request);
     this.lastGood = undefined; // a link is a beginning: there is no change to undo
   }
@@ -63,6 +66,7 @@ export class Session {
   // Takes the keys along that choosing this preset sets, and takes those back that the last one did.
   setPreset(id: string): void {
     this.said = undefined;
+    this.lastChange = `model ${id}`;
     const { model, recipe } = this.request;
     const last = model.kind === 'preset' ? findPreset(model.id)?.recipe ?? {} : {};
     const kept = Object.fromEntries(Object.entries(recipe).filter(([key, value]) => last[key] !== value));
@@ -70,24 +74,41 @@ export class Session {
   }
 
   setRecipe(patch: Recipe): void {
+    this.lastChange = Object.keys(patch).join();
     this.setTidy(this.request, patch);
   }
 
   setScenario(scenario: Scenario): void {
     this.said = undefined;
+    this.lastChange = `scenario ${scenario.id}`;
     this.set(begin(scenario, this.request, this.defaults));
   }
 
   setView(view: Partial<Pick<Request, 'lang' | 'units'>>): void {
+    this.lastChange = '';
     this.request = { ...this.request, ...view };
     this.changed();
   }
 
+  setPins(change: (request: Request) => Request): void {
+    this.lastChange = `pins ${this.request.pins.length}`;
+    this.request = change(this.request);
+    this.changed();
+  }
+
+  openPin(at: number): void {
+    const pin = this.request.pins[at];
+    this.lastChange = `open ${at}`;
+    if (pin) this.set({ ...this.request, ...pin });
+  }
+
   reset(): void {
+    this.lastChange = 'reset';
     this.set({ ...this.request, recipe: {} });
   }
 
   undo(): void {
+    this.lastChange = 'undo';
     if (this.lastGood) this.set(this.lastGood);
   }
 
@@ -108,11 +129,14 @@ export class Session {
     return this.readText(text, file.name);
   }
 
-  async readText(text: string, name: string): Promise<void> {
+  // inBox: put into the box that takes models' names; what is pasted elsewhere is never sent anywhere.
+  async readText(text: string, name: string, inBox = true): Promise<void> {
     if (text.length > LARGEST_INPUT_BYTES) {
       const end = text.slice(-LOG_TAIL_BYTES);
       return looksLikeError(end) ? this.setError({ name, text: end }) : this.tooLarge(text.length, name);
     }
+    const id = inBox ? hubId(text) : undefined;
+    if (id !== undefined) return this.takeHub(id);
     const found = recognise(text, this.core.catalogue.recipe_keys);
     switch (found.kind) {
       case 'measured': return this.addMeasured(found.text, name || 'measured.json', false);
@@ -121,6 +145,12 @@ export class Session {
       case 'report': return this.takeModel(found.config, name, found.recipe);
       case 'config': return this.takeModel(found.text, name);
     }
+  }
+
+  private async takeHub(id: string): Promise<void> {
+    const fetched = await fetchConfig(id);
+    if (!fetched.ok) return this.say({ kind: 'problem', name: id, problem: fetched.problem });
+    return this.takeModel(fetched.value, id);
   }
 
   // The last one pasted; undefined takes it away.
@@ -148,6 +178,7 @@ export class Session {
     if (!outcome.ok && outcome.problem.code !== 'unsupported_recipe') {
       return this.say({ kind: 'problem', name, problem: outcome.problem });
     }
+    this.lastChange = `recipe ${name}`;
     this.said = { kind: 'recipe', name, keys: Object.keys(recipe) };
     this.set(withRecipe({ ...this.request, recipe: {} }, recipe, this.defaults));
   }
@@ -158,6 +189,7 @@ export class Session {
     const text = JSON.stringify(JSON.parse(config.replace(/^\uFEFF/, '')));
     const model: ModelChoice = { kind: 'custom', text, packed: await pack(text) };
     const { family, params } = outcome.value.model;
+    this.lastChange = `file ${name}`;
     this.said = recipe ? { kind: 'report', name } : { kind: 'config', name, family, params };
     this.set(recipe ? withRecipe({ ...this.request, model, recipe: {} }, recipe, this.defaults) : { ...this.request, model });
   }

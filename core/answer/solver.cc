@@ -1,0 +1,123 @@
+// solver.cc - the largest number that fits and the smallest card, by running the recipe with candidates (advice.h).
+
+#include <algorithm>
+#include <vector>
+
+#include "core/answer/advice.h"
+#include "core/base/order.h"
+
+namespace ledger {
+namespace {
+
+std::uint64_t most_of(const char* key) {
+  for (const RecipeKey& row : recipe_keys()) {
+    if (std::string_view(row.name) == key) return row.high;
+  }
+  return 1;
+}
+
+// A number under trial. What overflows 64 bits fits nowhere; any other problem is the recipe's own.
+class Trial {
+ public:
+  Trial(const ModelConfig& config, const Recipe& recipe, std::uint64_t Recipe::*key)
+      : config_(config), recipe_(recipe), key_(key) {}
+
+  bool fits(std::uint64_t value) {
+    recipe_.*key_ = value;
+    const Result<Weighed> weighed = weigh(config_, recipe_);
+    if (!weighed.ok()) {
+      if (weighed.problem().code != ProblemCode::overflow) problem_ = weighed.problem();
+      return false;
+    }
+    if (weighed.value().answer != Answer::fits) return false;
+    best_ = weighed.value();
+    return true;
+  }
+
+  const std::optional<Problem>& problem() const { return problem_; }
+  const std::optional<Weighed>& best() const { return best_; }
+
+ private:
+  const ModelConfig& config_;
+  Recipe recipe_;
+  std::uint64_t Recipe::*key_;
+  std::optional<Problem> problem_;
+  std::optional<Weighed> best_;
+};
+
+// Doubles from `from` until it no longer fits (or halves the way down from it), then halves the gap: ends with a number
+// that fits beside one that does not. Calls with a number that fits come in rising order, so that the last is the best.
+std::uint64_t largest(Trial& trial, std::uint64_t from, std::uint64_t most) {
+  std::uint64_t low = 0, high = most + 1;
+  if (trial.fits(1)) low = 1;
+  if (low == 0 || trial.problem()) return 0;
+  for (std::uint64_t next = std::clamp<std::uint64_t>(from, 2, most); next < high && next > low;
+       next = std::min(2 * low, most)) {
+    if (!trial.fits(next)) {
+      high = next;
+      break;
+    }
+    low = next;
+    if (low == most) return low;
+  }
+  while (high - low > 1) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (trial.fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+Result<Solution> largest_number(const ModelConfig& config, const Recipe& recipe, const char* name,
+                                std::uint64_t Recipe::*key) {
+  Trial trial(config, recipe, key);
+  const std::uint64_t most = most_of(name);
+  Solution solution;
+  solution.value = largest(trial, recipe.*key, most);
+  if (trial.problem()) return *trial.problem();
+  solution.at_limit = solution.value == most;
+  if (solution.value != 0) solution.after = trial.best();
+  return solution;
+}
+
+bool smaller(const Gpu* const& a, const Gpu* const& b) {
+  return a->usable_bytes < b->usable_bytes;
+}
+
+// The recipe's own limit is left out: cards are asked about with all that they have.
+Result<Solution> smallest_card(const ModelConfig& config, Recipe recipe) {
+  recipe.memory_limit_bytes = 0;
+  const Result<Weighed> here = weigh(config, recipe);
+  if (!here.ok()) return here.problem();
+  std::vector<const Gpu*> cards;
+  for (const Gpu& card : gpus())
+    cards.push_back(&card);
+  sort_stably<const Gpu*, smaller>(cards);
+  constexpr Bytes kWorkspaces = 128 * kMiB;  // cards differ in their libraries' workspaces by less
+  for (const Gpu* card : cards) {
+    if (plus(card->usable_bytes, kWorkspaces) < here.value().allocated_bytes) continue;
+    recipe.gpu = card->id;
+    const Result<Weighed> weighed = weigh(config, recipe);
+    if (!weighed.ok() || weighed.value().answer != Answer::fits) continue;
+    Solution solution;
+    solution.gpu = card;
+    solution.after = weighed.value();
+    return solution;
+  }
+  return Solution{};
+}
+
+}  // namespace
+
+Result<Solution> solve(const ModelConfig& config, const Recipe& recipe, Unknown unknown) {
+  switch (unknown) {
+    case Unknown::batch:
+      return largest_number(config, recipe, "batch", &Recipe::batch);
+    case Unknown::seq:
+      return largest_number(config, recipe, "seq", &Recipe::seq);
+    case Unknown::gpu:
+      break;
+  }
+  return smallest_card(config, recipe);
+}
+
+}  // namespace ledger
