@@ -47,6 +47,7 @@ constexpr Reason kReasons[] = {
      "use flash or eager, or a shorter seq"},
     {"plain_stack_generates_nothing", "a plain stack of layers generates no text"},
     {"only_in_training", "this belongs to training; leave it at its default while generating"},
+    {"int8_base_wants_lora", "int8 weights are a frozen base: use method lora, without DoRA, with precision bf16"},
     {"only_while_generating", "this belongs to task generate; leave it at its default in training"},
     {"quantised_weights_compute_in_16_bits", "int8 and NF4 weights compute in 16 bits; use precision bf16"},
     {"quantized_cache_needs_groups_of_64",

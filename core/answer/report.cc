@@ -196,7 +196,8 @@ struct Note {
 };
 
 bool stays_fp32(const Recipe& r) {
-  const bool fp32_stream = r.precision == Precision::fp32 || (r.method == Method::qlora && r.prepare_kbit);
+  const bool fp32_stream =
+      r.precision == Precision::fp32 || ((r.method == Method::qlora || r.weights == Weights::int8) && r.prepare_kbit);
   return fp32_stream && !r.autocast && r.precision != Precision::amp_bf16;
 }
 

@@ -132,6 +132,7 @@ Tensor Linear::forward(const Tensor& x) const {
   const Tape::Scope scope(x.tape(), name);
   Tensor result = base(x);
   if (!adapter) return result;
+  if (int8) return with_lora_8bit(x, std::move(result));
   return quantised ? with_lora_4bit(x, std::move(result)) : with_lora(x, std::move(result));
 }
 
@@ -174,6 +175,14 @@ Tensor Linear::with_lora_4bit(const Tensor& x, Tensor result) const {
   const DType dtype = result.dtype();
   const Tensor cast = to(x, adapter->a.dtype());
   if (adapter->magnitude) return to(with_dora(cast, result), dtype);
+  const Tensor output = to(delta(*adapter, cast), dtype);
+  return result + output;
+}
+
+// peft lora/bnb.py, Linear8bitLt.forward: as for 4 bits, without the clone.
+Tensor Linear::with_lora_8bit(const Tensor& x, const Tensor& result) const {
+  const DType dtype = result.dtype();
+  const Tensor cast = to(x, adapter->a.dtype());
   const Tensor output = to(delta(*adapter, cast), dtype);
   return result + output;
 }

@@ -54,6 +54,7 @@ struct Linear {
  private:
   Tensor base(const Tensor& x) const;
   Tensor with_lora(const Tensor& x, Tensor result) const;
+  Tensor with_lora_8bit(const Tensor& x, const Tensor& result) const;
   Tensor with_lora_4bit(const Tensor& x, Tensor result) const;
   Tensor dora_scale(const Tensor& x) const;
   Tensor with_dora(const Tensor& x, const Tensor& result) const;

@@ -19,7 +19,8 @@ constexpr std::uint64_t kMostEvents = 8u << 20;
 
 // QLoRA prepared by PEFT holds what is not quantised in fp32 (prepare_model_for_kbit_training).
 DType weight_dtype(const Recipe& recipe) {
-  if (recipe.method == Method::qlora && recipe.prepare_kbit) return DType::f32;
+  const bool quantised = recipe.method == Method::qlora || recipe.weights == Weights::int8;
+  if (quantised && recipe.prepare_kbit) return DType::f32;
   return recipe.precision == Precision::bf16 ? DType::bf16 : DType::f32;
 }
 
@@ -27,6 +28,7 @@ LinearPolicy linear_policy(const Recipe& recipe, const TraceOptions& options) {
   LinearPolicy policy;
   if (recipe.method == Method::full) return policy;
   policy.quantise = recipe.method == Method::qlora;
+  policy.int8 = recipe.weights == Weights::int8;
   policy.double_quant = recipe.double_quant;
   policy.rank = recipe.rank;
   policy.alpha = options.lora_alpha;

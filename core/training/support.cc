@@ -16,7 +16,8 @@ struct Refusal {
 
 // Order: what no framework can run, then what is not modelled yet.
 bool fp32_stream(const Recipe& r) {
-  return r.precision == Precision::fp32 || (r.method == Method::qlora && r.prepare_kbit);
+  return r.precision == Precision::fp32 ||
+         ((r.method == Method::qlora || r.weights == Weights::int8) && r.prepare_kbit);
 }
 
 bool names_no_module(const ModelConfig& c, const Recipe& r) {
@@ -30,8 +31,11 @@ bool names_no_module(const ModelConfig& c, const Recipe& r) {
 }
 
 constexpr Refusal kOnlyWhileGenerating[] = {
-    {"weights", "only_while_generating",
-     [](const ModelConfig&, const Recipe& r) { return r.weights != Weights::unquantised; }},
+    {"weights", "only_while_generating", [](const ModelConfig&, const Recipe& r) { return r.weights == Weights::nf4; }},
+    {"weights", "int8_base_wants_lora",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.weights == Weights::int8 && (r.method != Method::lora || r.dora || r.precision != Precision::bf16);
+     }},
     {"new_tokens", "only_while_generating",
      [](const ModelConfig&, const Recipe& r) { return r.new_tokens != Recipe{}.new_tokens; }},
     {"kv_cache", "only_while_generating",

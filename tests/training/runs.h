@@ -95,6 +95,12 @@ inline std::vector<Settings> recipe_grid() {
   for (const char* precision : {"bf16", "amp-bf16", "fp32"})
     grid.push_back({{"stack", "hf-4"}, {"precision", precision}, {"keep_outputs", "true"}});
   grid.push_back({{"attention", "cudnn"}});
+  for (const char* checkpointing : {"none", "full"}) {
+    for (const char* prepare : {"true", "false"})
+      grid.push_back(
+          {{"method", "lora"}, {"weights", "int8"}, {"prepare_kbit", prepare}, {"checkpointing", checkpointing}});
+  }
+  grid.push_back({{"method", "lora"}, {"weights", "int8"}, {"autocast", "true"}});
   for (const char* precision : {"bf16", "fp32"}) {
     grid.push_back({{"optimizer", "muon"}, {"precision", precision}});
     grid.push_back({{"optimizer", "galore_adamw"}, {"precision", precision}});

@@ -181,5 +181,27 @@ TEST(Step, SizesBeyond64BitsAreAProblem) {
   EXPECT_EQ(code_of(result), "overflow");
 }
 
+// bitsandbytes nn/modules.py Int8Params: a byte an element and an fp32 scale a row; prepare_model_for_kbit_training
+// leaves them and widens everything else.
+TEST(Int8Base, IsAByteAnElementAndAScaleARow) {
+  const ModelConfig config = odd_llama(2);
+  const std::uint64_t rows = 2 * (96 + 32 + 32 + 48 + 77 + 77 + 48);
+  const std::uint64_t elements = 2 * ((96 + 32 + 32) * 48 + 48 * 96 + 3 * 77 * 48);
+  const std::uint64_t others = 2 * 259 * 48 + 5 * 48;
+  const std::uint64_t adapters = 2 * 16 * ((48 + 96) + 2 * (48 + 32) + (96 + 48) + 3 * (48 + 77));
+  for (const auto& [prepare, width] : {std::pair<const char*, std::uint64_t>{"true", 4}, {"false", 2}}) {
+    const Recipe recipe = recipe_of({{"method", "lora"}, {"weights", "int8"}, {"prepare_kbit", prepare}});
+    const Result<Trace> trace = trace_step(config, recipe);
+    ASSERT_EQ(outcome(trace), "ok");
+    Bytes weights = 0;
+    for (const Event& event : trace.value().events) {
+      if (event.type == EventType::mark && event.id != 0) break;
+      if (event.type == EventType::alloc && event.category == Category::weights)
+        weights += trace.value().storages[event.id].bytes;
+    }
+    EXPECT_EQ(weights, elements + 4 * rows + width * others + 4 * adapters) << prepare;
+  }
+}
+
 }  // namespace
 }  // namespace ledger

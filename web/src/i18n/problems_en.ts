@@ -30,6 +30,7 @@ export const problemsEn = {
   'reason.plain_stack_has_no_layers_to_checkpoint': 'A plain stack has no decoder layers, so there is nothing to checkpoint. Set checkpointing to none.',
   'reason.plain_stack_generates_nothing': 'A plain stack of layers generates no text. Set the task to training.',
   'reason.only_in_training': 'This belongs to training. Set it back to its default while generating.',
+  'reason.int8_base_wants_lora': 'Int8 weights are a frozen base. Train LoRA adapters on them, without DoRA, at precision bf16.',
   'reason.only_while_generating': 'This belongs to generating. Set the task to generate, or set this back to its default.',
   'reason.quantised_weights_compute_in_16_bits': 'int8 and NF4 weights compute in 16 bits. Set the precision to bf16.',
   'reason.quantized_cache_needs_groups_of_64': 'quanto quantises keys and values in groups of 64 elements, and this model’s key/value width is no multiple of 64. Choose another cache.',

@@ -28,6 +28,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.plain_stack_has_no_layers_to_checkpoint': '普通层堆叠没有解码层，无从设置检查点。请将检查点设为 none。',
   'reason.plain_stack_generates_nothing': '普通线性层堆叠不会生成文本。请把任务设为 training。',
   'reason.only_in_training': '这一项只用于训练。生成时请恢复默认值。',
+  'reason.int8_base_wants_lora': 'int8 权重是冻结的基座。请在其上训练 LoRA 适配器，不用 DoRA，精度设为 bf16。',
   'reason.only_while_generating': '这一项只用于生成。请把任务设为 generate，或恢复默认值。',
   'reason.quantised_weights_compute_in_16_bits': 'int8 与 NF4 权重以 16 位计算。请把精度设为 bf16。',
   'reason.quantized_cache_needs_groups_of_64': 'quanto 以 64 个元素为一组量化键和值，而该模型的键/值宽度不是 64 的倍数。请选择其他缓存。',
