@@ -225,7 +225,11 @@ void read_numbers(Fields& fields, ModelConfig& config) {
 void note_untraced(Fields& fields, ModelConfig& config) {
   const Json* clip = fields.object().find("clip_qkv");
   const bool clipped = clip != nullptr && !clip->is_null();
-  if (config.untraced.empty() && clipped) config.untraced = "variant_step_not_modelled";
+  // Phi's layer norm of transposed heads, and Cohere's and StableLM's with a weight for each head.
+  const NormKind norm = config.style.norm;
+  const bool normed_heads =
+      config.style.qk_norm != QkNorm::none && (norm == NormKind::layer || norm == NormKind::cohere);
+  if (config.untraced.empty() && (clipped || normed_heads)) config.untraced = "variant_step_not_modelled";
 }
 
 void read_kin(Fields& fields, ModelConfig& config) {

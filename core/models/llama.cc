@@ -208,9 +208,10 @@ Tensor Llama::next_logits(const Tensor& ids, const Tensor& positions, KvCache& c
 }
 
 void Llama::skip_tokens(KvCache& cache, std::uint64_t seen) {
-  const Tape::Scope model(embed_tokens_.weight.tape(), "model");
-  const Tape::Scope layers(embed_tokens_.weight.tape(), "layers.*");
-  const Tape::Scope attention(embed_tokens_.weight.tape(), "self_attn");
+  Tape& tape = embed_tokens_.weight.tape();
+  const Tape::Scope model(tape, names_.base);
+  const Tape::Scope layers(tape, "layers.*");
+  const Tape::Scope attention(tape, names_.attention);
   cache.skip_to(seen);
 }
 

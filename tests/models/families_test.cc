@@ -112,9 +112,12 @@ TEST(UntracedFamilies, AreCountedAndRefusedByName) {
 }
 
 TEST(UntracedFamilies, RefuseAVariantThatNoModuleBuilds) {
-  const Result<ModelConfig> config = read_model_config(R"({"model_type":"olmo","clip_qkv":8.0})");
-  ASSERT_EQ(outcome(config), "ok");
-  EXPECT_EQ(config.value().untraced, "variant_step_not_modelled");
+  for (const char* text : {R"({"model_type":"olmo","clip_qkv":8.0})", R"({"model_type":"phi","qk_layernorm":true})",
+                           R"({"model_type":"cohere","use_qk_norm":true})"}) {
+    const Result<ModelConfig> config = read_model_config(text);
+    ASSERT_EQ(outcome(config), "ok") << text;
+    EXPECT_EQ(config.value().untraced, "variant_step_not_modelled") << text;
+  }
 }
 
 TEST(LearnedPositions, EndSomewhere) {

@@ -26,7 +26,7 @@ inline constexpr TinyFamily kFamilies[] = {
     {"gemma2", R"("model_type":"gemma2","num_key_value_heads":2,"head_dim":16,"query_pre_attn_scalar":24)"},
     {"gemma3_text", R"("model_type":"gemma3_text","num_key_value_heads":1,"head_dim":16,"sliding_window_pattern":2)"},
     {"phi", R"("model_type":"phi")"},
-    {"phi_normed", R"("model_type":"phi","qk_layernorm":true,"hidden_act":"relu")"},
+    {"phi_relu", R"("model_type":"phi","hidden_act":"relu")"},
     {"phi3", R"("model_type":"phi3","num_key_value_heads":2)"},
     {"phi3_partial", R"("model_type":"phi3","num_key_value_heads":2,"partial_rotary_factor":0.5)"},
     {"starcoder2", R"("model_type":"starcoder2","num_key_value_heads":2)"},
