@@ -95,7 +95,8 @@ int dry_run(const Flags& flags, const Inputs& inputs) {
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe);
   if (!prediction.ok()) {
     // What was asked for cannot be had; what the model is can.
-    emit(flags, write_count_report(inputs.config, prediction.problem()), count_line(inputs.config));
+    const bool of_the_model = !inputs.config.untraced.empty();
+    emit(flags, write_count_report(inputs.config, prediction.problem()), of_the_model ? count_line(inputs.config) : "");
     return fail(kUsage, say(prediction.problem(), flags.model));
   }
   return emit(flags, write_report(prediction.value()), prediction_table(prediction.value()));
