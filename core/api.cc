@@ -2,6 +2,7 @@
 
 #include "core/answer/advice.h"
 #include "core/answer/comparison.h"
+#include "core/answer/count_report.h"
 #include "core/answer/prediction.h"
 #include "core/answer/report.h"
 #include "core/base/json.h"
@@ -22,9 +23,19 @@ std::string wrap(const char* name, const std::string& json) {
 
 std::string answer(const Problem& problem) {
   JsonWriter out;
-  out.begin_object().key("problem").begin_object().member("code", problem_id(problem.code));
-  out.member("where", problem.where).member("read", problem.read).member("expected", problem.expected);
-  out.member("nearest", problem.nearest).end_object().end_object();
+  out.begin_object().key("problem");
+  write_problem(out, problem);
+  out.end_object();
+  return out.take();
+}
+
+// A step that cannot be predicted still has a model that was read.
+std::string answer(const Problem& problem, const ModelConfig& config) {
+  JsonWriter out;
+  out.begin_object().key("problem");
+  write_problem(out, problem);
+  write_counted_model(out, config);
+  out.end_object();
   return out.take();
 }
 
@@ -80,7 +91,7 @@ std::string predict(std::string_view text) {
   const Json* points = request.find("timeline_points");
   const std::uint64_t count = points == nullptr ? kDefaultPoints : points->as_unsigned().value_or(kDefaultPoints);
   Result<Prediction> prediction = predict_run(config, recipe);
-  if (!prediction.ok()) return answer(prediction.problem());
+  if (!prediction.ok()) return answer(prediction.problem(), config);
   return wrap("report",
               write_report(prediction.value(), static_cast<std::size_t>(count < kMostPoints ? count : kMostPoints)));
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "core/answer/count_report.h"
 #include "core/answer/prediction.h"
 #include "core/answer/report.h"
 #include "core/api.h"
@@ -92,7 +93,12 @@ int emit(const Flags& flags, const std::string& json, const std::string& table) 
 
 int dry_run(const Flags& flags, const Inputs& inputs) {
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe);
-  if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
+  if (!prediction.ok()) {
+    // What was asked for cannot be had; what the model is can.
+    const bool of_the_model = !inputs.config.untraced.empty();
+    emit(flags, write_count_report(inputs.config, prediction.problem()), of_the_model ? count_line(inputs.config) : "");
+    return fail(kUsage, say(prediction.problem(), flags.model));
+  }
   return emit(flags, write_report(prediction.value()), prediction_table(prediction.value()));
 }
 

@@ -105,6 +105,12 @@ std::string human_bytes(Bytes bytes) {
   return out;
 }
 
+std::string count_line(const ModelConfig& config) {
+  std::string out;
+  append(out, "%s, %" PRIu64 " parameters\n", config.model_type.c_str(), parameter_count(config));
+  return out;
+}
+
 std::string prediction_table(const Prediction& p) {
   std::string out;
   append_heading(out, p);

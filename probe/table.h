@@ -10,6 +10,9 @@ namespace ledger {
 // "12.34 GiB", "512 B": binary units, always printed.
 std::string human_bytes(Bytes bytes);
 
+// The model alone, where its step cannot be predicted.
+std::string count_line(const ModelConfig& config);
+
 // Model, recipe, phases, ledger at the peak and verdict of a prediction.
 std::string prediction_table(const Prediction& prediction);
 

@@ -32,10 +32,19 @@ struct Reason {
 };
 
 constexpr Reason kReasons[] = {
+    {"family_step_not_modelled",
+     "the parameters of this family are counted, but its training step is not modelled yet"},
+    {"variant_step_not_modelled", "this variant of the family is counted, but its training step is not modelled yet"},
+    {"seq_beyond_positions", "the model has no position embeddings beyond max_position_embeddings"},
+    {"old_modules_not_modelled", "of transformers 4, only Llama, Mistral, Qwen 2 and Qwen 3 are modelled"},
+    {"changed_logits_not_modelled",
+     "losses that take the output layer in are modelled where it is the last layer; this family scales, caps or biases "
+     "its logits"},
+    {"course_needs_a_decoder", "the course's rules are for decoders"},
+    {"adapter_setting_not_modelled", "no key of a recipe says this; it is not modelled yet"},
     {"adapters_need_a_decoder", "LoRA adapters are put on decoder layers, which a plain stack has not"},
     {"target_names_no_module",
-     "no linear layer has this name; use all-linear or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
-     "down_proj"},
+     "no linear layer has this name; use all-linear, or names from the model such as q_proj and down_proj"},
     {"dora_needs_an_adapter", "DoRA belongs to method lora or qlora"},
     {"autocast_needs_16_bit_weights",
      "autocast is the key for bf16 weights under autocast; with fp32 weights use precision amp-bf16"},

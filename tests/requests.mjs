@@ -38,6 +38,19 @@ const MISTAKES = {
   'deeply nested': `{"config": ${'['.repeat(200)}${']'.repeat(200)}, "recipe": {}}`,
 };
 
+// Two layers of every family whose step is traced, and some that are only counted.
+const FAMILIES = [
+  'mistral', 'qwen2', 'qwen3', 'granite', 'smollm3', 'gemma', 'gemma2', 'gemma3_text', 'phi', 'phi3', 'starcoder2', 'cohere', 'cohere2',
+  'olmo', 'olmo2', 'glm', 'glm4', 'gpt_neox', 'gpt2', 'mixtral', 'falcon', 'deepseek_v3', 't5', 'vit', 'gemma3', 'qwen2_vl',
+];
+
+function* familyRequests() {
+  const recipe = { batch: 2, seq: 64 };
+  for (const model_type of FAMILIES) {
+    yield { name: `family ${model_type}`, request: JSON.stringify({ config: { model_type, num_hidden_layers: 2 }, recipe }) };
+  }
+}
+
 function* jsonFiles(folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))) {
     const path = join(folder, entry.name);
@@ -62,7 +75,7 @@ function* requestsIn(name, document) {
 }
 
 export function requests() {
-  const all = Object.entries(MISTAKES).map(([name, request]) => ({ name, request }));
+  const all = [...Object.entries(MISTAKES).map(([name, request]) => ({ name, request })), ...familyRequests()];
   for (const folder of ['web/presets', 'tests/fixtures']) {
     for (const path of jsonFiles(join(root, folder))) {
       let document;

@@ -7,6 +7,7 @@
 #include "core/api.h"
 #include "core/inference/generate.h"
 #include "core/memory/timeline.h"
+#include "core/models/names.h"
 
 namespace ledger {
 namespace {
@@ -19,19 +20,6 @@ const char* op_at(const Trace& trace, std::uint32_t event) {
 
 const std::string& phase_name(const Trace& trace, std::uint32_t event) {
   return trace.phases[phase_at(trace, event)];
-}
-
-void write_dims(JsonWriter& out, const ModelConfig& c) {
-  out.key("dims").begin_object();
-  if (c.architecture == Architecture::plain) {
-    out.member("layers", static_cast<std::uint64_t>(c.layers.size()));
-    out.member("in", c.layers.front().in).member("out", c.layers.back().out);
-  } else {
-    out.member("layers", c.num_hidden_layers).member("hidden", c.hidden_size).member("heads", c.num_attention_heads);
-    out.member("kv_heads", c.num_key_value_heads).member("head_dim", c.head_dim);
-    out.member("ffn", c.intermediate_size).member("vocab", c.vocab_size);
-  }
-  out.end_object();
 }
 
 void write_plain_config(JsonWriter& out, const ModelConfig& c) {
@@ -63,6 +51,13 @@ void write_decoder_config(JsonWriter& out, const ModelConfig& c) {
   } else {
     out.key("sliding_window").null();
   }
+}
+
+// What the file said, of all that its family reads: other families have more keys than these.
+void write_used_config(JsonWriter& out, const ModelConfig& c) {
+  out.member("model_type", c.model_type);
+  for (const auto& [key, json] : c.used)
+    out.key(key).value(json);
 }
 
 void write_line(JsonWriter& out, const Trace& trace, Optimizer optimizer, const LedgerLine& line,
@@ -266,6 +261,19 @@ void write_remarks(JsonWriter& out, const Prediction& p) {
 
 }  // namespace
 
+void write_dims(JsonWriter& out, const ModelConfig& c) {
+  out.key("dims").begin_object();
+  if (c.architecture == Architecture::plain) {
+    out.member("layers", static_cast<std::uint64_t>(c.layers.size()));
+    out.member("in", c.layers.front().in).member("out", c.layers.back().out);
+  } else {
+    out.member("layers", c.num_hidden_layers).member("hidden", c.hidden_size).member("heads", c.num_attention_heads);
+    out.member("kv_heads", c.num_key_value_heads).member("head_dim", c.head_dim);
+    out.member("ffn", c.intermediate_size).member("vocab", c.vocab_size);
+  }
+  out.end_object();
+}
+
 void write_model(JsonWriter& out, const Prediction& p) {
   out.key("model").begin_object().member("family", p.config.model_type).member("params", p.params);
   out.member("trainable", p.trainable);
@@ -273,8 +281,10 @@ void write_model(JsonWriter& out, const Prediction& p) {
   out.key("config").begin_object();
   if (p.config.architecture == Architecture::plain) {
     write_plain_config(out, p.config);
-  } else {
+  } else if (is_like_llama(p.config)) {
     write_decoder_config(out, p.config);
+  } else {
+    write_used_config(out, p.config);
   }
   out.end_object().end_object();
 }

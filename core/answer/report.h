@@ -13,6 +13,7 @@ inline constexpr const char* kSchemaVersion = "1.0";
 std::string write_report(const Prediction& prediction, std::size_t timeline_points = 400);
 
 // Members of an open object: "model": {...} and so on.
+void write_dims(JsonWriter& out, const ModelConfig& config);  // "dims": {...}
 void write_model(JsonWriter& out, const Prediction& prediction);
 void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, const double* milliseconds = nullptr);
 void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& recipe, const Trace& trace,

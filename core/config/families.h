@@ -1,8 +1,8 @@
 // families.h - the known model_types: one row each, with the defaults of its configuration class.
 //
 // config.json leaves out keys that equal the class's defaults (transformers PretrainedConfig.to_diff_dict), so the
-// defaults are part of the format. A new family is a row here, a module in core/models/ and a fixture in
-// tests/fixtures/configs/.
+// defaults are part of the format: each row has them as a JSON object, read exactly as if the file held them. A new
+// family is a row here, a fixture in tests/fixtures/configs/ and, for its step, a style that core/models builds.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +10,25 @@
 #include <string>
 #include <string_view>
 
+#include "core/config/fields.h"
 #include "core/config/model_config.h"
 
 namespace ledger {
 
 struct Family {
-  const char* model_type;     // in config.json
-  Architecture architecture;  // whose module builds it
-  const char* hidden_act;     // the only activation that the module computes
-  std::uint64_t vocab_size;
-  std::uint64_t hidden_size;
-  std::uint64_t intermediate_size;
-  std::uint64_t num_hidden_layers;
-  std::uint64_t num_attention_heads;
-  std::uint64_t num_key_value_heads;  // 0: as many as attention heads
-  std::uint64_t head_dim;             // 0: hidden_size / num_attention_heads
-  std::uint64_t max_position_embeddings;
-  double rms_norm_eps;
-  double rope_theta;
-  bool tie_word_embeddings;
-  bool attention_bias;
-  bool mlp_bias;
-  bool qkv_bias;                 // on q, k and v only
-  bool qk_norm;                  // RMSNorm on q and k
-  std::uint64_t sliding_window;  // of the class; 0: none
-  bool window_needs_switch;      // only with use_sliding_window true
-  const char* source;            // the configuration class
+  const char* model_type;  // in config.json
+  Style style;             // of a decoder
+  const char* defaults;    // JSON: what the configuration class assumes for absent keys
+  const char* source;      // the configuration class
+  // Families that are no decoder by themselves: reads the parameters they have and what of sizes the report shows.
+  void (*count)(Fields& fields, ModelConfig& config) = nullptr;
 };
 
 std::span<const Family> families();
 const Family* find_family(std::string_view model_type);  // nullptr when unknown
+
+// Other spellings of a key, in older files and other classes.
+std::span<const KeyAlias> key_aliases();
 
 // The known model_types as Problem::expected wants them, "llama|...", and the one most like `model_type`.
 std::string family_names();

@@ -1,5 +1,6 @@
 #include "core/config/fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -53,31 +54,61 @@ std::optional<Problem> read_bool(const Json& json, std::string_view where, bool&
   return std::nullopt;
 }
 
+Fields::Found Fields::find(std::string_view key) const {
+  const auto in_document = [this](std::string_view name) {
+    const Json* json = object_.find(name);
+    if (json == nullptr) return json;
+    if (std::none_of(used_.begin(), used_.end(), [&](const Used& used) { return used.first == name; })) {
+      used_.emplace_back(name, json);
+    }
+    return json->is_null() ? nullptr : json;
+  };
+  if (const Json* json = in_document(key)) return {key, json};
+  for (const KeyAlias& alias : aliases_) {
+    if (alias.key != key) continue;
+    if (const Json* json = in_document(alias.name)) return {alias.name, json};
+  }
+  const Json* json = defaults_ == nullptr ? nullptr : defaults_->find(key);
+  return {key, json == nullptr || json->is_null() ? nullptr : json};
+}
+
+bool Fields::has_default(std::string_view key) const {
+  return defaults_ != nullptr && defaults_->find(key) != nullptr;
+}
+
 const Json* Fields::given(std::string_view key) const {
+  return find(key).json;
+}
+
+std::string_view Fields::name_of(std::string_view key) const {
+  return find(key).name;
+}
+
+bool Fields::is_null(std::string_view key) const {
   const Json* json = object_.find(key);
-  return json == nullptr || json->is_null() ? nullptr : json;
+  return json != nullptr && json->is_null();
 }
 
 void Fields::integer(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t& value) {
-  const Json* json = given(key);
-  if (ok() && json != nullptr) problem_ = read_unsigned(*json, key, low, high, value);
+  const Found found = find(key);
+  if (ok() && found.json != nullptr) problem_ = read_unsigned(*found.json, found.name, low, high, value);
 }
 
 void Fields::real(std::string_view key, double low, double high, double& value) {
-  const Json* json = given(key);
-  if (ok() && json != nullptr) problem_ = read_real(*json, key, low, high, value);
+  const Found found = find(key);
+  if (ok() && found.json != nullptr) problem_ = read_real(*found.json, found.name, low, high, value);
 }
 
 void Fields::flag(std::string_view key, bool& value) {
-  const Json* json = given(key);
-  if (ok() && json != nullptr) problem_ = read_bool(*json, key, value);
+  const Found found = find(key);
+  if (ok() && found.json != nullptr) problem_ = read_bool(*found.json, found.name, value);
 }
 
 void Fields::text(std::string_view key, std::string& value) {
-  const Json* json = given(key);
-  if (!ok() || json == nullptr) return;
-  const std::optional<std::string_view> text = json->as_string();
-  if (!text) return fail(wrong_type(key, *json, "string"));
+  const Found found = find(key);
+  if (!ok() || found.json == nullptr) return;
+  const std::optional<std::string_view> text = found.json->as_string();
+  if (!text) return fail(wrong_type(found.name, *found.json, "string"));
   value = *text;
 }
 

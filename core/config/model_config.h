@@ -8,15 +8,18 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/json.h"
 #include "core/base/problem.h"
+#include "core/config/style.h"
 #include "core/trace/trace.h"
 
 namespace ledger {
 
-enum class Architecture : std::uint8_t { llama, plain };  // which module file builds it
+// What builds it: the decoder of core/models, a plain stack, or nothing yet (its parameters are counted).
+enum class Architecture : std::uint8_t { llama, plain, counted };
 
 struct PlainLinear {
   std::uint64_t in = 0;
@@ -24,9 +27,26 @@ struct PlainLinear {
   bool bias = true;  // nn.Linear's default
 };
 
+// Mixture-of-experts layers; no experts: none.
+struct MoeConfig {
+  std::uint64_t experts = 0;
+  std::uint64_t per_token = 0;
+  std::uint64_t width = 0;         // of an expert's MLP
+  std::uint64_t shared_width = 0;  // of the expert that every token visits; 0: none
+  std::vector<bool> layers;        // by layer: has experts instead of an MLP
+};
+
+// DeepSeek's latent attention.
+struct LatentConfig {
+  std::uint64_t q_rank = 0;  // 0: queries are not compressed
+  std::uint64_t kv_rank = 0;
+  std::uint64_t nope_dim = 0, rope_dim = 0, v_dim = 0;  // of a head
+};
+
 struct ModelConfig {
   Architecture architecture = Architecture::llama;
   std::string model_type;  // "llama", "plain"
+  Style style;
   std::uint64_t hidden_size = 0;
   std::uint64_t num_hidden_layers = 0;
   std::uint64_t num_attention_heads = 0;
@@ -35,16 +55,39 @@ struct ModelConfig {
   std::uint64_t intermediate_size = 0;
   std::uint64_t vocab_size = 0;
   std::uint64_t max_position_embeddings = 0;
-  double rms_norm_eps = 1e-6;
+  double rms_norm_eps = 1e-6;  // of whichever norm
   double rope_theta = 10000;
+  double rope_local_theta = 0;   // of sliding layers, where they have their own; 0: rope_theta
+  std::uint64_t rotary_dim = 0;  // of head_dim, the part that is turned; 0: all of it
   RopeScaling rope;
+  Act act = Act::silu;
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool qkv_bias = false;             // on q, k and v only (qwen2)
-  bool qk_norm = false;              // RMSNorm on q and k, over the head dimension (qwen3)
+  bool qk_norm = false;              // norm on q and k, over the head dimension (qwen3)
   std::uint64_t sliding_window = 0;  // tokens that attention looks back; 0: all of them
   bool mlp_bias = false;
+  std::vector<bool> full_layers;  // by layer: ignores the sliding window; empty: none does
+  std::vector<bool> nope_layers;  // by layer: without rotary embedding; empty: none
+  MoeConfig moe;
+  LatentConfig latent;
+  std::uint64_t embedding_width = 0;  // of the embedding table, where it is projected to hidden_size (opt-350m); 0: no
+  std::uint64_t extra_positions = 0;  // rows of a learned position table beyond max_position_embeddings
+  bool final_norm = true;
+  double embedding_multiplier = 0;  // 0: none, here and below
+  double attention_scale = 0;       // instead of 1/sqrt(head_dim)
+  double residual_multiplier = 0;
+  double logits_divisor = 0, logits_multiplier = 0;
+  double logits_softcap = 0, attention_softcap = 0;
+  double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
   std::vector<PlainLinear> layers;  // plain stacks only
+  std::uint64_t counted = 0;        // parameters, of Architecture::counted
+
+  // Why the step of this model is not traced: a reason's id, or nothing.
+  std::string untraced;
+
+  // Keys and values that the file gave and that were used, for reports; of families that need more than Llama's.
+  std::vector<std::pair<std::string, Json>> used;
 
   // Ids of what was assumed or ignored, for the report's notes ("rope_scaling_type_not_computed", ...), with a detail
   // each.
@@ -60,6 +103,7 @@ inline constexpr std::uint64_t kMaxHeads = 65536;
 inline constexpr std::uint64_t kMaxHeadDim = 4096;
 inline constexpr std::uint64_t kMaxVocabSize = std::uint64_t{1} << 24;
 inline constexpr std::uint64_t kMaxPositions = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMaxExperts = 65536;
 inline constexpr std::uint64_t kMaxPlainSize = std::uint64_t{1} << 24;  // in and out of a plain layer
 
 // Reads a config.json text. A key that is absent or null takes the family's default; keys that no size depends on are
@@ -67,7 +111,7 @@ inline constexpr std::uint64_t kMaxPlainSize = std::uint64_t{1} << 24;  // in an
 Result<ModelConfig> read_model_config(std::string_view text);
 Result<ModelConfig> model_config_from(const Json& root);
 
-// Parameters of the model, trained or not, counting tied weights once.
+// Parameters of the model, trained or not, counting tied weights once. (parameters.cc)
 std::uint64_t parameter_count(const ModelConfig& config);
 
 }  // namespace ledger

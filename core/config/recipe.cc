@@ -7,6 +7,7 @@
 
 #include "core/base/nearest.h"
 #include "core/base/utf8.h"
+#include "core/config/adapter_config.h"
 #include "core/config/fields.h"
 #include "core/config/gpu.h"
 #include "core/config/recipe_text.h"
@@ -266,6 +267,13 @@ std::span<const RecipeKey> recipe_keys() {
 
 Result<Recipe> recipe_from(const Json& root, const Recipe& base) {
   if (!root.is_object()) return Problem{ProblemCode::not_an_object, "", type_name(root.type()), "object", ""};
+  if (is_adapter_config(root)) {
+    const Result<Json> said = recipe_of_adapter(root);
+    if (!said.ok()) return said.problem();
+    Result<Recipe> recipe = recipe_from(said.value(), base);
+    if (recipe.ok() && base.method == Method::qlora) recipe.value().method = Method::qlora;
+    return recipe;
+  }
   Recipe recipe = base;
   for (const auto& [name, value] : root.members()) {
     const std::optional<std::size_t> row = row_of(name);

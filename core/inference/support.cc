@@ -3,6 +3,7 @@
 #include "core/training/support.h"
 
 #include "core/inference/generate.h"
+#include "core/models/names.h"
 
 namespace ledger {
 namespace {
@@ -47,7 +48,7 @@ constexpr Refusal kRefusals[] = {
     // What is not modelled yet.
     {"stack", "stack_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.stack != Stack::hf; }},
     {"task", "generation_not_modelled_for_family",
-     [](const ModelConfig& c, const Recipe&) { return c.architecture != Architecture::llama; }},
+     [](const ModelConfig& c, const Recipe&) { return !is_like_llama(c); }},
     // Qwen windows only the layers from max_window_layers on; of Mistral all are windowed.
     {"task", "window_of_some_layers_not_modelled",
      [](const ModelConfig& c, const Recipe&) { return c.sliding_window != 0 && c.model_type.starts_with("qwen"); }},

@@ -15,21 +15,31 @@ Tensor repeat_kv(const Tensor& x, Dim heads) {
 
 namespace {
 
-// transformers models/llama/modeling_llama.py, eager_attention_forward.
-Attended eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+double scale_of(const Tensor& q, const AttentionOptions& o) {
+  return o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(q.dim(3).size));
+}
+
+// transformers models/llama/modeling_llama.py, eager_attention_forward; softcap: models/gemma2/modeling_gemma2.py.
+Attended eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
   const Tensor key_states = repeat_kv(k, q.dim(1));
   const Tensor value_states = repeat_kv(v, q.dim(1));
   Tensor weights = matmul(q, transpose(key_states, 2, 3));
-  weights = weights * (1 / std::sqrt(static_cast<double>(q.dim(3).size)));
+  weights = weights * scale_of(q, o);
+  if (o.softcap != 0) {
+    weights = weights / o.softcap;
+    weights = tanh(weights);
+    weights = weights * o.softcap;
+  }
   weights = weights + mask;
   weights = softmax(weights, DType::f32);
   weights = to(weights, q.dtype());
+  weights = dropout(weights, o.dropout);
   const Tensor output = matmul(weights, value_states);
   return {contiguous(transpose(output, 1, 2)), weights};
 }
 
 // aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math, causal.
-Tensor math(const Tensor& query, const Tensor& key, const Tensor& value) {
+Tensor math(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& o) {
   Tape& tape = query.tape();
   const Tensor q0 = tape.autocast_low(query), k0 = tape.autocast_low(key), v0 = tape.autocast_low(value);
   const DType origin = q0.dtype();
@@ -37,7 +47,7 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value) {
   const Tensor upcast_q = half ? to(q0, DType::f32) : q0;
   const Tensor upcast_k = half ? to(k0, DType::f32) : k0;
   const Tensor upcast_v = half ? to(v0, DType::f32) : v0;
-  const double scaling = std::sqrt(1 / std::sqrt(static_cast<double>(q0.dim(3).size)));
+  const double scaling = std::sqrt(scale_of(q0, o));
   const Tensor q = upcast_q * scaling;
   Tensor mask;  // is_causal holds for more than one query: integrations/sdpa_attention.py
   if (q.dim(2).size > 1) {
@@ -49,6 +59,7 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value) {
   Tensor weights = matmul(q, transpose(k * scaling, 2, 3));
   if (mask) weights = weights + mask;
   weights = safe_softmax(weights);
+  weights = dropout(weights, o.dropout);
   return to(matmul(weights, v), origin);
 }
 
@@ -61,14 +72,14 @@ constexpr std::uint64_t kBiasAlignment = 8;  // of the memory-efficient kernel, 
 // sdpa with a boolean mask: grouped keys and values are repeated (integrations/sdpa_attention.py, use_gqa_in_sdpa),
 // flash attention takes no mask, and the memory-efficient kernel takes it as a bias, padded where rows are not aligned.
 // Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask and preprocess_mask.
-Tensor masked(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+Tensor masked(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
   const Tensor key = repeat_kv(k, q.dim(1)), value = repeat_kv(v, q.dim(1));
   Tensor bias = additive_mask(mask, q.dtype(), true);
   const Tensor unpadded = bias;
   if (const Dim keys = bias.dim(3); keys.size % kBiasAlignment != 0) {
     bias = slice(pad_right(bias, {round_up(keys.size, kBiasAlignment), Sym::none}, 0), 3, 0, keys);
   }
-  return efficient_attention(q, key, value, bias);
+  return efficient_attention(q, key, value, o.scale, o.dropout, bias);
 }
 
 }  // namespace
@@ -78,9 +89,10 @@ Attention sdpa_kernel(DType dtype, bool grouped) {
   return grouped ? Attention::math : Attention::efficient;
 }
 
-Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
-  if (kind == Attention::eager) return eager(q, k, v, mask);
-  if (mask) return {contiguous(transpose(masked(q, k, v, mask), 1, 2)), Tensor()};
+Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                const AttentionOptions& options) {
+  if (kind == Attention::eager) return eager(q, k, v, mask, options);
+  if (mask) return {contiguous(transpose(masked(q, k, v, mask, options), 1, 2)), Tensor()};
   if (kind == Attention::sdpa) {
     const Tape& tape = q.tape();
     const DType dtype = tape.autocast_enabled() && q.dtype() == DType::f32 ? tape.autocast_dtype() : q.dtype();
@@ -89,13 +101,13 @@ Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& 
   }
   Tensor output;
   if (kind == Attention::math) {
-    output = math(q, k, v);
+    output = math(q, k, v, options);
   } else if (kind == Attention::efficient) {
-    output = efficient_attention(q, k, v);
+    output = efficient_attention(q, k, v, options.scale, options.dropout);
   } else if (kind == Attention::cudnn) {
-    output = cudnn_attention(q, k, v);
+    output = cudnn_attention(q, k, v, options.scale, options.dropout);
   } else {
-    output = flash_attention(q, k, v);
+    output = flash_attention(q, k, v, options.scale, options.dropout);
   }
   return {contiguous(transpose(output, 1, 2)), Tensor()};
 }

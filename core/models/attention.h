@@ -6,6 +6,12 @@
 
 namespace ledger {
 
+struct AttentionOptions {
+  double scale = 0;    // of the scores; 0: 1/sqrt(d)
+  double dropout = 0;  // of the probabilities
+  double softcap = 0;  // eager only: transformers' sdpa_attention.py has no such argument
+};
+
 struct Attended {
   Tensor output;   // [b, s, nh, d]
   Tensor weights;  // eager only: returned to the decoder layer, which holds it until it ends
@@ -17,7 +23,8 @@ Tensor repeat_kv(const Tensor& x, Dim heads);
 
 // q [b,nh,s,d], k and v [b,nkv,c,d], c >= s. `mask` is make_mask's, or empty where the last s keys are those of the
 // queries and is_causal says all.
-Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask);
+Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                const AttentionOptions& options = {});
 
 // Which keys the queries see, as transformers' masking_utils put it.
 struct MaskShape {

@@ -95,7 +95,8 @@ Tensor Weight4bit::dequantise() const {
   return result;
 }
 
-Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias) {
+Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias,
+                    bool conv) {
   Tape& tape = builder.tape();
   const Tape::Scope scope(tape, name);
   const LinearPolicy& policy = builder.policy();
@@ -108,7 +109,8 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
   } else if (policy.int8 && !output_layer) {
     linear.int8 = builder.weight_8bit(full, out, in);
   } else {
-    linear.weight = builder.parameter(full, {out, in}, Parameter::Role::matrix);
+    linear.conv = conv;
+    linear.weight = builder.parameter(full, conv ? Shape{in, out} : Shape{out, in}, Parameter::Role::matrix);
   }
   if (bias) linear.bias = builder.parameter(full, {out}, Parameter::Role::bias, "bias");
   if (!output_layer && policy.adapts(name)) linear.adapter = builder.adapter(full, in, out);
@@ -117,7 +119,7 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
 
 Tensor Linear::base(const Tensor& x) const {
   if (int8) return matmul_8bit(x, *int8, bias);
-  if (!quantised) return linear(x, weight, bias);
+  if (!quantised) return conv ? conv1d(x, weight, bias) : linear(x, weight, bias);
   // Linear4bit.forward: the input in the compute dtype, the result back in the input's.
   const Tensor input = to(x, DType::bf16);
   if (bias && bias.dtype() != DType::bf16) {

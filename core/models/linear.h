@@ -42,13 +42,15 @@ struct Adapter {
 
 struct Linear {
   const char* name = "";
+  bool conv = false;    // GPT-2's Conv1D: the weight is [in, out]
   Tensor weight;        // [out, in]
   mutable Tensor bias;  // [out] or empty; a 4-bit layer turns it into its compute dtype when it first runs
   std::optional<Weight4bit> quantised;
   std::optional<Weight8bit> int8;
   std::optional<Adapter> adapter;
 
-  static Linear make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias);
+  static Linear make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias,
+                     bool conv = false);
   Tensor forward(const Tensor& x) const;  // x [.., in] -> [.., out]
 
  private:

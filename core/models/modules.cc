@@ -97,30 +97,13 @@ Adapter ModuleBuilder::adapter(const std::string& path, Dim in, Dim out) {
   return adapter;
 }
 
-RmsNorm RmsNorm::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim size, double eps) {
-  const Tape::Scope scope(builder.tape(), name);
-  RmsNorm norm;
-  norm.name = name;
-  norm.weight = builder.parameter(path + name, {size}, Parameter::Role::norm);
-  norm.eps = eps;
-  return norm;
-}
-
-Tensor RmsNorm::forward(const Tensor& x) const {
-  const Tape::Scope scope(x.tape(), name);
-  Tensor hidden = to(x, DType::f32);
-  const Tensor variance = mean_last(pow(hidden, 2));
-  hidden = hidden * rsqrt(variance + eps);
-  return weight * to(hidden, x.dtype());
-}
-
 Embedding Embedding::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim count, Dim size) {
   const Tape::Scope scope(builder.tape(), name);
-  return {builder.parameter(path + name, {count, size}, Parameter::Role::matrix)};
+  return {name, builder.parameter(path + name, {count, size}, Parameter::Role::matrix)};
 }
 
 Tensor Embedding::forward(const Tensor& ids) const {
-  const Tape::Scope scope(ids.tape(), "embed_tokens");
+  const Tape::Scope scope(ids.tape(), name);
   return embedding(weight, ids);
 }
 

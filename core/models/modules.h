@@ -53,19 +53,9 @@ class ModuleBuilder {
   std::vector<Tensor> trainable_;
 };
 
-// The RMSNorm of transformers' Llama family: fp32 inside, the weight applied after the cast back.
-// Source: transformers models/llama/modeling_llama.py, LlamaRMSNorm.
-struct RmsNorm {
-  const char* name = "";
-  Tensor weight;  // [h]
-  double eps = 1e-6;
-
-  static RmsNorm make(ModuleBuilder& builder, const std::string& path, const char* name, Dim size, double eps);
-  Tensor forward(const Tensor& x) const;
-};
-
 // nn.Embedding. weight [V, h].
 struct Embedding {
+  const char* name = "";
   Tensor weight;
 
   static Embedding make(ModuleBuilder& builder, const std::string& path, const char* name, Dim count, Dim size);

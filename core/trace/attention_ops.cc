@@ -20,6 +20,11 @@ Tensor softmax_node(const Tensor& a) {
   return result;
 }
 
+// As ops.h has it.
+Attr attention_attr(double scale, double dropout) {
+  return {scale, {static_cast<std::int64_t>(dropout * 4294967296.0), 0}};
+}
+
 }  // namespace
 
 Tensor softmax(const Tensor& a, DType dtype) {
@@ -71,12 +76,15 @@ Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite) {
   return result;
 }
 
-Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias) {
+Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, double scale, double dropout,
+                           const Tensor& bias) {
   Tape& tape = query.tape();
   const Tensor q = tape.autocast_low(query);
   const Tensor k = tape.autocast_low(key);
   const Tensor v = tape.autocast_low(value);
   Node* node = tape.node(backward::efficient_attention, {&q, &k, &v});
+  const Attr attr = attention_attr(scale, dropout);
+  if (node != nullptr) node->attr = attr;
   for (const Tensor* input : {&q, &k, &v})
     tape.save(node, *input);
   const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
@@ -86,9 +94,9 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   const Tensor seed = tape.empty(OpKind::efficient_attention, Shape{}, DType::i64);
   const Tensor offset = tape.empty(OpKind::efficient_attention, Shape{}, DType::i64);
   if (bias) {
-    tape.run(OpKind::efficient_attention, {&q, &k, &v, &bias}, {&out, &logsumexp, &seed, &offset});
+    tape.run(OpKind::efficient_attention, {&q, &k, &v, &bias}, {&out, &logsumexp, &seed, &offset}, attr);
   } else {
-    tape.run(OpKind::efficient_attention, {&q, &k, &v}, {&out, &logsumexp, &seed, &offset});
+    tape.run(OpKind::efficient_attention, {&q, &k, &v}, {&out, &logsumexp, &seed, &offset}, attr);
   }
   tape.save_output(node, out);
   for (const Tensor* output : {&logsumexp, &seed, &offset})
@@ -106,12 +114,13 @@ struct RandomState {
 
 // Flash and cuDNN: the result in the query's layout, logsumexp, and two pieces of random state.
 Tensor fused_attention(OpKind op, BackwardRule rule, const Tensor& query, const Tensor& key, const Tensor& value,
-                       const std::array<RandomState, 2>& random) {
+                       const std::array<RandomState, 2>& random, Attr attr) {
   Tape& tape = query.tape();
   const Tensor q = tape.autocast_low(query);
   const Tensor k = tape.autocast_low(key);
   const Tensor v = tape.autocast_low(value);
   Node* node = tape.node(rule, {&q, &k, &v});
+  if (node != nullptr) node->attr = attr;
   for (const Tensor* input : {&q, &k, &v})
     tape.save(node, *input);
   const auto strides = elementwise_strides(q.shape(), q);
@@ -119,7 +128,7 @@ Tensor fused_attention(OpKind op, BackwardRule rule, const Tensor& query, const 
   const Tensor logsumexp = tape.empty(op, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
   const Tensor first = tape.empty(op, random[0].shape, random[0].dtype);
   const Tensor second = tape.empty(op, random[1].shape, random[1].dtype);
-  tape.run(op, {&q, &k, &v}, {&out, &logsumexp, &first, &second});
+  tape.run(op, {&q, &k, &v}, {&out, &logsumexp, &first, &second}, attr);
   tape.save_output(node, out);
   for (const Tensor* output : {&logsumexp, &first, &second})
     tape.save(node, *output);
@@ -129,14 +138,15 @@ Tensor fused_attention(OpKind op, BackwardRule rule, const Tensor& query, const 
 
 }  // namespace
 
-Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double scale, double dropout) {
   return fused_attention(OpKind::flash_attention, backward::flash_attention, query, key, value,
-                         {{{{{16, Sym::none}}, DType::u8}, {{{8, Sym::none}}, DType::u8}}});
+                         {{{{{16, Sym::none}}, DType::u8}, {{{8, Sym::none}}, DType::u8}}},
+                         attention_attr(scale, dropout));
 }
 
-Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
+Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value, double scale, double dropout) {
   return fused_attention(OpKind::cudnn_attention, backward::cudnn_attention, query, key, value,
-                         {{{Shape{}, DType::i64}, {Shape{}, DType::i64}}});
+                         {{{Shape{}, DType::i64}, {Shape{}, DType::i64}}}, attention_attr(scale, dropout));
 }
 
 }  // namespace ledger

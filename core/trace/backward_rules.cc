@@ -27,6 +27,12 @@ void slice(Node& node, const Gradients& in, Gradients& out) {
   out[0] = whole;
 }
 
+void every_other(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor whole = zeros(*node.tape, node.input_shape, in[0].dtype());
+  copy_into(ledger::every_other(whole, static_cast<std::uint64_t>(node.attr.i[0]), in[0].dim(-1)), in[0]);
+  out[0] = whole;
+}
+
 void pass(Node&, const Gradients& in, Gradients& out) {
   out[0] = in[0];
 }
@@ -110,6 +116,17 @@ void cat(Node& node, const Gradients& in, Gradients& out) {
     const Sym sym = whole.size - first == first ? node.input_shape[static_cast<std::size_t>(dim)].sym : Sym::none;
     out[1] = ledger::slice(in[0], dim, first, {whole.size - first, sym});
   }
+}
+
+// split_backward: the parts' gradients joined, zeros where a part had none.
+void split(Node& node, const Gradients& in, Gradients& out) {
+  const auto dim = static_cast<int>(node.attr.i[0]);
+  const auto count = static_cast<std::size_t>(node.attr.i[1]);
+  std::array<Tensor, kMaxOutputs> parts;
+  for (std::size_t i = 0; i < count; ++i)
+    parts[i] = in[i] ? in[i] : zeros(*node.tape, node.outputs[i].shape, node.outputs[i].dtype);
+  out[0] =
+      ledger::cat(std::span<const Tensor>(parts.data(), count), dim, node.input_shape[static_cast<std::size_t>(dim)]);
 }
 
 namespace {
@@ -227,7 +244,8 @@ void fused_attention(OpKind op, Node& node, const Gradients& in, Gradients& out,
   }
   [[maybe_unused]] const auto held = scratch(tape, saved[0], saved[1]);
   const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
-  tape.run(op, {&gradient_heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]}, {&out[0], &out[1], &out[2]});
+  tape.run(op, {&gradient_heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]}, {&out[0], &out[1], &out[2]},
+           node.attr);
 }
 
 // Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all
@@ -270,7 +288,7 @@ void efficient_attention(Node& node, const Gradients& in, Gradients& out) {
   }
   const Tensor delta = tape.scratch({b, nh, s}, DType::f32);
   tape.run(OpKind::efficient_attention_backward, {&in[0], &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]},
-           {&out[0], &out[1], &out[2]});
+           {&out[0], &out[1], &out[2]}, node.attr);
 }
 
 }  // namespace ledger::backward

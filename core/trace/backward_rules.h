@@ -8,6 +8,7 @@ namespace ledger::backward {
 void view(Node& node, const Gradients& in, Gradients& out);
 void transpose(Node& node, const Gradients& in, Gradients& out);
 void slice(Node& node, const Gradients& in, Gradients& out);
+void every_other(Node& node, const Gradients& in, Gradients& out);
 void pass(Node& node, const Gradients& in, Gradients& out);
 void add(Node& node, const Gradients& in, Gradients& out);
 void mul(Node& node, const Gradients& in, Gradients& out);
@@ -20,6 +21,7 @@ void silu(Node& node, const Gradients& in, Gradients& out);
 void to_copy(Node& node, const Gradients& in, Gradients& out);
 void mean(Node& node, const Gradients& in, Gradients& out);
 void cat(Node& node, const Gradients& in, Gradients& out);
+void split(Node& node, const Gradients& in, Gradients& out);
 void mm(Node& node, const Gradients& in, Gradients& out);
 void addmm(Node& node, const Gradients& in, Gradients& out);
 void embedding(Node& node, const Gradients& in, Gradients& out);

@@ -91,6 +91,14 @@ Tensor linear(const Tensor& input, const Tensor& master_weight, const Tensor& ma
   return x.rank() == 2 ? product : view(product, with_last(x.shape(), weight.dim(0)));
 }
 
+Tensor conv1d(const Tensor& input, const Tensor& master_weight, const Tensor& master_bias) {
+  Tape& tape = input.tape();
+  const Tensor x = tape.autocast_low(input);
+  const Tensor weight = tape.autocast_low(master_weight);
+  const Tensor bias = tape.autocast_low(master_bias);
+  return view(addmm(bias, reshape(x, rows_of(x.shape())), weight), with_last(x.shape(), weight.dim(1)));
+}
+
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
   Tape& tape = weight.tape();
   Node* node = tape.node(backward::embedding, {&weight});

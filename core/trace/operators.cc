@@ -291,6 +291,20 @@ Tensor cat(const Tensor& a, const Tensor& b, const Tensor& c, int dim, Sym joine
   return result;
 }
 
+Tensor cat(std::span<const Tensor> parts, int dim, Dim joined) {
+  const Tensor& first = parts.front();
+  const int at = dim < 0 ? dim + first.rank() : dim;
+  Shape shape = first.shape();
+  shape.set(static_cast<std::size_t>(at), joined);
+  Tensor result = first.tape().empty(OpKind::cat, shape, first.dtype());
+  std::vector<const Tensor*> inputs(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    inputs[i] = &parts[i];
+  const Tensor* output = &result;
+  first.tape().run(OpKind::cat, inputs, {&output, 1}, {0, {at, static_cast<std::int64_t>(first.dim(at).size)}});
+  return result;
+}
+
 Tensor argmax_last(const Tensor& a) {
   Shape shape = a.shape();
   --shape.rank;

@@ -5,7 +5,9 @@
 // (aten/src/ATen/autocast_mode.h). Backward rules: tools/autograd/derivatives.yaml, written out in backward_rules.cc.
 #pragma once
 
+#include <array>
 #include <initializer_list>
+#include <span>
 
 #include "core/trace/tape.h"
 
@@ -18,9 +20,13 @@ Tensor view(const Tensor& x,
 Tensor reshape(const Tensor& x, const Shape& shape);  // view where strides allow, else contiguous copy
 Tensor transpose(const Tensor& x, int a, int b);
 Tensor slice(const Tensor& x, int dim, std::uint64_t start, Dim length);
+Tensor every_other(const Tensor& x, std::uint64_t start, Dim length);  // x[..., start::2]
 Tensor unsqueeze(const Tensor& x, int dim);
 Tensor expand(const Tensor& x, const Shape& shape);
 Tensor alias(const Tensor& x);
+// `count` views of `length` each, side by side along `dim`: one node, whose backward joins the gradients.
+using Parts = std::array<Tensor, 3>;
+Parts split(const Tensor& x, int dim, Dim length, std::size_t count);
 Tensor contiguous(const Tensor& x);  // itself when it already is
 
 // --- element-wise
@@ -44,6 +50,9 @@ Tensor cos(const Tensor& a);                      // only without grad
 Tensor sin(const Tensor& a);                      // only without grad
 Tensor silu(const Tensor& a);
 Tensor silu_backward(const Tensor& gradient, const Tensor& a);
+Tensor gelu(const Tensor& a, bool tanh_approximation);
+Tensor relu(const Tensor& a);
+Tensor tanh(const Tensor& a);
 Tensor to(const Tensor& a, DType dtype);  // itself when it already is of that dtype
 Tensor clone(const Tensor& a);            // keeps dense strides
 
@@ -66,6 +75,7 @@ Tensor sum_to(const Tensor& a, const Shape& shape);
 Tensor cat(const Tensor& a, const Tensor& b, int dim, Sym joined = Sym::none);
 Tensor cat(const Tensor& a, int dim);                                                // of a list of one: a copy
 Tensor cat(const Tensor& a, const Tensor& b, const Tensor& c, int dim, Sym joined);  // only without grad
+Tensor cat(std::span<const Tensor> parts, int dim, Dim joined);                      // only without grad
 Tensor argmax_last(const Tensor& a);                                                 // only without grad
 Tensor cumsum_last(const Tensor& a);                                                 // only without grad
 Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value);                   // only without grad
@@ -82,10 +92,14 @@ Tensor bmm(const Tensor& a, const Tensor& b);
 Tensor matmul(const Tensor& a, const Tensor& b);  // [b,n,i,k] x [b,n,k,j], through bmm as ATen folds it
 // y = x W^T (+ bias); x [..., in], W [out, in]. Source: aten/src/ATen/native/Linear.cpp.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+// y = x W + bias; W [in, out]. Source: transformers pytorch_utils.py, Conv1D.
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 // --- tables, loss, attention
 // -----------------------------------------------------------------------------------------------------
 Tensor embedding(const Tensor& weight, const Tensor& ids);
+// nn.LayerNorm over the last dimension; weight and bias may be empty. Statistics are fp32 as the CUDA kernel's.
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 Tensor log_softmax(const Tensor& a);
 enum class Reduction : std::uint8_t { mean, sum };
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, Reduction reduction = Reduction::mean);
@@ -102,12 +116,15 @@ Tensor causal_mask(Tape& tape, const Shape& shape, std::uint64_t before = 0, std
 Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);  // only without grad
 // Memory-efficient attention, causal, as many key/value heads as query heads. Source: attention.cu.
 // With a `bias` on the scores it is the bias that hides keys; only without grad.
-Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias = Tensor());
-// Causal flash attention: q [b,nh,s,d], k and v [b,nkv,s,d]. Source: aten/src/ATen/native/transformers/cuda/flash_attn.
-Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v);
+Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0,
+                           const Tensor& bias = Tensor());
+// All take the scale of the scores (0: 1/sqrt(d)) and the dropout of the probabilities, which costs no memory: masks
+// are drawn again in backward. Causal flash attention: q [b,nh,s,d], k and v [b,nkv,s,d]. Source:
+// aten/src/ATen/native/transformers/cuda/flash_attn.
+Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0);
 // The same by cuDNN's graph. Source: aten/src/ATen/native/cudnn/MHA.cpp. Its workspace is cuDNN's to choose and not
 // modelled (docs/not-modelled.md, cudnn_workspace).
-Tensor cudnn_attention(const Tensor& q, const Tensor& k, const Tensor& v);
+Tensor cudnn_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
   return add(a, b);

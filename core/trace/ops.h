@@ -17,7 +17,8 @@ namespace ledger {
 #define LEDGER_OPS(X) \
   /* loading and creation */ \
   X(load_parameter, "param")            /* out0 = parameter number a.i[0] of Trace::parameters, initialised by its name */ \
-  X(load_buffer, "buffer")              /* out0 = rotary inverse frequencies, fp32 [d/2]: theta^(-2i/d), theta = a.x, scaled as Trace::rope says */ \
+  X(load_buffer, "buffer")              /* out0 = rotary inverse frequencies, fp32 [d/2]: theta^(-2i/d), theta = a.x, scaled as Trace::rope says unless a.i[0] = 1 */ \
+  X(load_constant, "buffer")            /* out0 = a.x, a scalar */ \
   X(load_tokens, "input")               /* out0 = token ids, int64 [b,s] */ \
   X(load_values, "input")               /* out0 = input features of a plain stack, uniform in [-1,1) */ \
   X(arange, "arange")                   /* out0[i] = i, int64 */ \
@@ -54,6 +55,14 @@ namespace ledger {
   X(foreach_sqrt, "_foreach_sqrt")      /* out0 = sqrt(in0), one tensor of a list that lives together */ \
   X(dropout, "native_dropout")          /* out0 = in0 * out1 * (1 / (1 - a.x)); out1 = bool mask, true with probability 1 - a.x. Drawn anew in every scope, layer and forward pass; a recomputation repeats the mask of its forward pass */ \
   X(dropout_backward, "native_dropout_backward") /* out0 = in0 * in1 * (1 / (1 - a.x)); in1 = mask */ \
+  X(gelu, "gelu")                       /* out0 = in0 * Phi(in0), or its tanh approximation where a.i[0] = 1 */ \
+  X(gelu_backward, "gelu_backward")     /* out0 = in0 * d gelu(x)/dx at x = in1; in0 is the gradient; a as gelu's */ \
+  X(relu, "relu")                       /* out0 = max(in0, 0) */ \
+  X(threshold_backward, "threshold_backward") /* out0 = in0 where in1 > 0, else 0; in0 gradient, in1 relu's result */ \
+  X(tanh, "tanh")                       /* out0 = tanh(in0) */ \
+  X(tanh_backward, "tanh_backward")     /* out0 = in0 * (1 - in1^2); in0 gradient, in1 tanh's result */ \
+  X(layer_norm, "native_layer_norm")    /* in0[..,h], perhaps weight and bias[h]; out1 = mean, out2 = 1 / sqrt(variance + a.x), both [..,1]; out0 = (in0 - out1) * out2 * weight + bias */ \
+  X(layer_norm_backward, "native_layer_norm_backward") /* in gradient, x, mean, rstd, perhaps weight; out0 = dx, perhaps out1 = dweight, out2 = dbias */ \
   X(silu_backward, "silu_backward")     /* out0 = in0 * d silu(x)/dx at x = in1; in0 is the gradient */ \
   /* reductions and shapes */ \
   X(mean, "mean")                       /* out0 = mean of in0 over every dimension where out0's size is 1 (same rank), or over all of it (out0 rank 0) */ \
@@ -93,7 +102,7 @@ namespace ledger {
   X(cut_logsumexp, "_cce_lse_forward_kernel") /* in0[T,h] e, in1[V,h] c, in2[n] positions; out0[n] fp32 = logsumexp over v of e[in2[i]] . c[v]; out1.. fp32[V] = mean logits when present, 0 here: they only order the backward pass */ \
   X(cut_neg_dot, "_indexed_neg_dot_forward_kernel") /* in0 e, in1 c, in2 positions, in3[T] labels; out0[n] fp32 = -e[in2[i]] . c[in3[in2[i]+1]] */ \
   X(cut_backward, "_cce_backward_kernel") /* in0 gradient (scalar), in1 e, in2 c, in3 logsumexp, in4 positions, in5 labels, a.i[0] = 1 if de is wanted, a.i[1] = 1 if dc is; out0.. = those of de, dc: of mean(logsumexp - dot) */ \
-  /* attention, causal, scale 1/sqrt(d): q[b,nh,s,d], k and v[b,nkv,c,d], query head i uses key/value head i*nkv/nh; of c >= s keys the last s belong to the queries: query i sees the first c - s + i + 1 */ \
+  /* attention, causal, scale a.x or, where that is 0, 1/sqrt(d); a.i[0] = dropout of the probabilities times 2^32: q[b,nh,s,d], k and v[b,nkv,c,d], query head i uses key/value head i*nkv/nh; of c >= s keys the last s belong to the queries: query i sees the first c - s + i + 1 */ \
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
   X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written. With in3 = bias [b,1,s,c], added to the scores, nothing is causal but by it */ \

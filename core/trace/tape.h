@@ -35,6 +35,9 @@ struct TapeOptions {
   // instead of into a new tensor (tensor subclasses, which is how the reference traces were taken). See
   // docs/accuracy.md.
   bool accumulate_in_place = false;
+  // Layer norm's mean and rstd in its input's dtype (the CPU kernel, with which the reference traces were taken)
+  // instead of fp32 (CUDA).
+  bool cpu_statistics = false;
 };
 
 class Tape {
@@ -105,6 +108,11 @@ class Tape {
   // `tensor` as autocast hands it to an operator of the low-precision or the fp32 list; itself outside autocast.
   Tensor autocast_low(const Tensor& tensor);
   Tensor autocast_fp32(const Tensor& tensor);
+
+  // dtype in which layer norm keeps the statistics of an input of `dtype`.
+  DType statistics_dtype(DType dtype) const {
+    return options_.cpu_statistics || dtype == DType::f64 ? dtype : DType::f32;
+  }
 
   class NoGrad {
    public:

@@ -53,6 +53,16 @@ Tensor slice(const Tensor& x, int dim, std::uint64_t start, Dim length) {
                 {0, {static_cast<std::int64_t>(i), static_cast<std::int64_t>(start)}});
 }
 
+Tensor every_other(const Tensor& x, std::uint64_t start, Dim length) {
+  Shape shape = x.shape();
+  shape.set_last(length);
+  Strides strides = x.impl()->strides;
+  const std::size_t last = x.shape().rank - 1u;
+  const std::uint64_t offset = start * static_cast<std::uint64_t>(strides[last]);
+  strides[last] *= 2;
+  return viewed(x, shape, strides, offset, backward::every_other, {0, {static_cast<std::int64_t>(start), 0}});
+}
+
 Tensor unsqueeze(const Tensor& x, int dim) {
   const std::size_t i = static_cast<std::size_t>(dim < 0 ? dim + x.rank() + 1 : dim);
   Shape shape;
@@ -82,6 +92,22 @@ Tensor expand(const Tensor& x, const Shape& shape) {
 
 Tensor alias(const Tensor& x) {
   return viewed(x, x.shape(), x.impl()->strides, 0, backward::pass);
+}
+
+Parts split(const Tensor& x, int dim, Dim length, std::size_t count) {
+  Tape& tape = x.tape();
+  const std::size_t i = index_of(x, dim);
+  Node* node = tape.node(backward::split, {&x});
+  if (node != nullptr) node->attr.i = {static_cast<std::int64_t>(i), static_cast<std::int64_t>(count)};
+  Shape shape = x.shape();
+  shape.set(i, length);
+  Parts parts;
+  for (std::size_t part = 0; part < count; ++part) {
+    const std::uint64_t offset = part * length.size * static_cast<std::uint64_t>(x.impl()->strides[i]);
+    parts[part] = tape.view_of(x, shape, x.impl()->strides, offset);
+    tape.attach(node, parts[part]);
+  }
+  return parts;
 }
 
 Tensor contiguous(const Tensor& x) {

@@ -178,7 +178,9 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
   }
   // Growing by doubling would copy them over and over, into memory that the system has to hand out anew each time.
   const auto layer_steps = static_cast<std::size_t>(times(plus(layers, 4), options.steps));
-  Tape tape({.operands = options.operands, .cublas_workspace_bytes = options.cublas_workspace_bytes});
+  Tape tape({.operands = options.operands,
+             .cublas_workspace_bytes = options.cublas_workspace_bytes,
+             .cpu_statistics = options.cpu_statistics});
   tape.trace().events.reserve(layer_steps * kUsualEventsPerLayer);
   tape.trace().storages.reserve(layer_steps * kUsualStoragesPerLayer);
   Trace trace;

@@ -20,6 +20,7 @@ struct TraceOptions {
   AdamW adamw;
   double max_grad_norm = 1.0;  // 0: gradients are not clipped
   bool every_pass = false;     // generation: play all passes, however many
+  bool cpu_statistics = false;  // layer norms keep mean and rstd as the CPU kernel does (tape.h)
 };
 
 // The loop of a plain PyTorch script: load; then per step forward, loss.backward(), clip_grad_norm_, optimizer.step(),

@@ -1,9 +1,12 @@
 #include "core/training/support.h"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/models/names.h"
 
 namespace ledger {
 namespace {
@@ -21,13 +24,16 @@ bool fp32_stream(const Recipe& r) {
 }
 
 bool names_no_module(const ModelConfig& c, const Recipe& r) {
-  static constexpr const char* kLinears[] = {"all-linear", "q_proj",    "k_proj",  "v_proj",
-                                             "o_proj",     "gate_proj", "up_proj", "down_proj"};
-  const auto known = [](const std::string& name) {
-    return std::any_of(std::begin(kLinears), std::end(kLinears), [&](const char* linear) { return name == linear; });
-  };
-  return c.architecture != Architecture::plain && r.method != Method::full &&
-         !std::all_of(r.targets.begin(), r.targets.end(), known);
+  if (c.architecture == Architecture::plain || r.method == Method::full) return false;
+  const std::vector<std::string_view> linears = linear_names(c);
+  return std::any_of(r.targets.begin(), r.targets.end(), [&](const std::string& name) {
+    return name != "all-linear" && std::find(linears.begin(), linears.end(), name) == linears.end();
+  });
+}
+
+// The output layer is not the last thing before the loss, or has a bias.
+bool logits_are_changed(const ModelConfig& c) {
+  return c.logits_divisor != 0 || c.logits_multiplier != 0 || c.logits_softcap != 0 || c.style.head_bias;
 }
 
 constexpr Refusal kOnlyWhileGenerating[] = {
@@ -62,6 +68,10 @@ constexpr Refusal kRefusals[] = {
        return c.architecture == Architecture::plain && r.method != Method::full;
      }},
     {"targets", "target_names_no_module", names_no_module},
+    {"seq", "seq_beyond_positions",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.style.position == Position::learned && r.seq > c.max_position_embeddings;
+     }},
     {"dora", "dora_needs_an_adapter",
      [](const ModelConfig&, const Recipe& r) { return r.dora && r.method == Method::full; }},
     {"autocast", "autocast_needs_16_bit_weights",
@@ -93,6 +103,12 @@ constexpr Refusal kRefusals[] = {
      }},
     {"seq", "loss_needs_two_tokens",
      [](const ModelConfig&, const Recipe& r) { return r.seq < 2 && (r.loss != Loss::full || r.stack == Stack::hf_4); }},
+    {"stack", "old_modules_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.stack == Stack::hf_4 && !is_like_llama(c) && c.architecture != Architecture::plain;
+     }},
+    {"loss", "changed_logits_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) { return r.loss != Loss::full && logits_are_changed(c); }},
     {"stack", "stack_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
        return r.stack != Stack::hf && !(r.stack == Stack::hf_4 && c.architecture != Architecture::plain);
@@ -126,6 +142,9 @@ std::optional<Problem> only_while_generating(const Recipe& recipe) {
 }
 
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe) {
+  if (!config.untraced.empty()) {
+    return Problem{ProblemCode::unsupported_recipe, "model_type", config.model_type, config.untraced, ""};
+  }
   if (auto problem = only_while_generating(recipe)) return problem;
   return first_of(kRefusals, config, recipe);
 }

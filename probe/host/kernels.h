@@ -13,6 +13,7 @@ namespace ledger::host {
 // kernels_create.cc
 void load_parameter(KernelCall& call);
 void load_buffer(KernelCall& call);
+void load_constant(KernelCall& call);
 void load_tokens(KernelCall& call);
 void load_values(KernelCall& call);
 void eye(KernelCall& call);
@@ -46,9 +47,19 @@ void cos(KernelCall& call);
 void sin(KernelCall& call);
 void silu(KernelCall& call);
 void silu_backward(KernelCall& call);
+void gelu(KernelCall& call);
+void gelu_backward(KernelCall& call);
+void relu(KernelCall& call);
+void threshold_backward(KernelCall& call);
+void tanh(KernelCall& call);
+void tanh_backward(KernelCall& call);
 void dropout_backward(KernelCall& call);
 void is_masked(KernelCall& call);
 void zero_masked_rows(KernelCall& call);
+
+// kernels_layer_norm.cc
+void layer_norm(KernelCall& call);
+void layer_norm_backward(KernelCall& call);
 
 // kernels_dropout.cc
 void dropout(KernelCall& call);

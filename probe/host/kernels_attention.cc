@@ -109,8 +109,7 @@ struct RowState {
 };
 
 template <class C>
-void attend(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& out, const Matrix& logsumexp) {
-  const C scale = 1 / std::sqrt(static_cast<C>(q.cols));
+void attend(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& out, const Matrix& logsumexp, C scale) {
   const std::uint64_t before = k.rows - q.rows;  // keys of earlier tokens, which every query sees
   std::vector<C> queries, values, s, o;
   for (std::uint64_t first = 0; first < q.rows; first += kBlock) {
@@ -179,8 +178,7 @@ struct QueryBlock {
 
 // Adds one query head's part to dK and dV (dense, [s,d]) and writes its dQ.
 template <class C>
-void attend_backward(const Operands& x, const Matrix& dq_out, std::vector<C>& dk, std::vector<C>& dv) {
-  const C scale = 1 / std::sqrt(static_cast<C>(x.q.cols));
+void attend_backward(const Operands& x, const Matrix& dq_out, std::vector<C>& dk, std::vector<C>& dv, C scale) {
   const std::size_t d = x.q.cols;
   std::vector<C> keys, values, p, dp, dq;
   for (std::uint64_t first = 0; first < x.q.rows; first += kBlock) {
@@ -215,14 +213,20 @@ Matrix column_of(const HostView& view, std::uint64_t batch, std::uint64_t head) 
 }
 
 template <class C>
+C scale_of(const KernelCall& call, const HostView& q) {
+  return call.attr.x != 0 ? static_cast<C>(call.attr.x) : 1 / std::sqrt(static_cast<C>(q.sizes[3]));
+}
+
+template <class C>
 void forward(KernelCall& call) {
   const HostView &q = call.in[0], &k = call.in[1], &v = call.in[2];
   const std::uint64_t heads = q.sizes[1], kv_heads = k.sizes[1];
+  const C scale = scale_of<C>(call, q);
   for (std::uint64_t b = 0; b < q.sizes[0]; ++b) {
     for (std::uint64_t head = 0; head < heads; ++head) {
       const std::uint64_t kv_head = head * kv_heads / heads;
       attend<C>(matrix_of(q, b, head), matrix_of(k, b, kv_head), matrix_of(v, b, kv_head),
-                matrix_of(call.out[0], b, head), column_of(call.out[1], b, head));
+                matrix_of(call.out[0], b, head), column_of(call.out[1], b, head), scale);
     }
   }
 }
@@ -231,6 +235,7 @@ template <class C>
 void backward(KernelCall& call) {
   const auto& in = call.in;
   const std::uint64_t heads = in[1].sizes[1], kv_heads = in[2].sizes[1];
+  const C scale = scale_of<C>(call, in[1]);
   for (std::uint64_t b = 0; b < in[1].sizes[0]; ++b) {
     std::vector<C> dk, dv;
     for (std::uint64_t head = 0; head < heads; ++head) {
@@ -243,7 +248,7 @@ void backward(KernelCall& call) {
         dk.assign(x.k.rows * x.k.cols, C{0});
         dv.assign(x.v.rows * x.v.cols, C{0});
       }
-      attend_backward<C>(x, matrix_of(call.out[0], b, head), dk, dv);
+      attend_backward<C>(x, matrix_of(call.out[0], b, head), dk, dv, scale);
       if (last_of_group) {
         store_rows(matrix_of(call.out[1], b, kv_head), 0, dk);
         store_rows(matrix_of(call.out[2], b, kv_head), 0, dv);
@@ -259,6 +264,13 @@ bool shapes_match(const HostView& q, const HostView& k, const HostView& v) {
 
 constexpr const char* kBadShapes = "queries, keys and values have shapes that do not go together";
 
+// What is wrong with a call whose queries are in[first], or nullptr.
+const char* refusal(const KernelCall& call, std::size_t first) {
+  if (!shapes_match(call.in[first], call.in[first + 1], call.in[first + 2])) return kBadShapes;
+  return call.attr.i[0] != 0 ? "dropout inside attention is not computed here: set the model's attention dropout to 0"
+                             : nullptr;
+}
+
 }  // namespace
 
 namespace {
@@ -266,8 +278,7 @@ namespace {
 // softmax(scale Q K^T + bias) V of one head; the bias hides keys, nothing else does.
 template <class C>
 void attend_biased(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& bias, const Matrix& out,
-                   const Matrix& logsumexp) {
-  const C scale = 1 / std::sqrt(static_cast<C>(q.cols));
+                   const Matrix& logsumexp, C scale) {
   std::vector<C> queries, keys, values, p(q.rows * k.rows, C{0}), o(q.rows * v.cols, C{0});
   load_rows(queries, q, 0, q.rows);
   load_rows(keys, k, 0, k.rows);
@@ -293,11 +304,12 @@ void attend_biased(const Matrix& q, const Matrix& k, const Matrix& v, const Matr
 template <class C>
 void forward_biased(KernelCall& call) {
   const HostView &q = call.in[0], &k = call.in[1], &v = call.in[2], &bias = call.in[3];
+  const C scale = scale_of<C>(call, q);
   for (std::uint64_t b = 0; b < q.sizes[0]; ++b) {
     for (std::uint64_t head = 0; head < q.sizes[1]; ++head) {
       attend_biased<C>(matrix_of(q, b, head), matrix_of(k, b, head), matrix_of(v, b, head),
                        matrix_of(bias, bias.sizes[0] == 1 ? 0 : b, 0), matrix_of(call.out[0], b, head),
-                       column_of(call.out[1], b, head));
+                       column_of(call.out[1], b, head), scale);
     }
   }
 }
@@ -305,11 +317,9 @@ void forward_biased(KernelCall& call) {
 }  // namespace
 
 void attention(KernelCall& call) {
-  if (!shapes_match(call.in[0], call.in[1], call.in[2]) ||
-      (call.in.size() == 4 && call.in[0].sizes[1] != call.in[1].sizes[1])) {
-    call.error = kBadShapes;
-    return;
-  }
+  call.error = refusal(call, 0);
+  if (call.in.size() == 4 && call.in[0].sizes[1] != call.in[1].sizes[1]) call.error = kBadShapes;
+  if (call.error != nullptr) return;
   const bool wide =
       call.in[0].dtype == DType::f64;  // not needs_double(): integers beside the result hold a random state
   if (call.in.size() == 4) return wide ? forward_biased<double>(call) : forward_biased<float>(call);
@@ -321,10 +331,9 @@ void attention(KernelCall& call) {
 }
 
 void attention_backward(KernelCall& call) {
-  if (!shapes_match(call.in[1], call.in[2], call.in[3]) || call.in[1].sizes[2] != call.in[2].sizes[2]) {
-    call.error = kBadShapes;
-    return;
-  }
+  call.error = refusal(call, 1);
+  if (call.in[1].sizes[2] != call.in[2].sizes[2]) call.error = kBadShapes;
+  if (call.error != nullptr) return;
   if (call.in[1].dtype == DType::f64) {
     backward<double>(call);
   } else {

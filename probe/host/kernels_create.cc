@@ -46,9 +46,14 @@ void load_buffer(KernelCall& call) {
     // Rounded to fp32 where transformers rounds: exponent, power and quotient.
     const float exponent = static_cast<float>(2 * i) / dim;
     const float frequency = 1.0f / static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    if (call.attr.i[0] != 0) return frequency;
     if (rope.type == "llama3") return scaled_llama3(frequency, rope);
     return rope.type == "linear" ? frequency / static_cast<float>(rope.factor) : frequency;
   });
+}
+
+void load_constant(KernelCall& call) {
+  generate<double>(call.out[0], [&](std::uint64_t) { return call.attr.x; });
 }
 
 void load_tokens(KernelCall& call) {

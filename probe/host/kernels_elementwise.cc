@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <type_traits>
 
 #include "probe/host/kernels.h"
@@ -56,6 +57,9 @@ void map_scalar(KernelCall& call, F f) {
   const double scalar = call.attr.x;
   map<1>(call, [&](auto x) { return f(x, static_cast<decltype(x)>(scalar)); });
 }
+
+constexpr double kTanhScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
+constexpr double kTanhCube = 0.044715;
 
 }  // namespace
 
@@ -141,6 +145,57 @@ void silu_backward(KernelCall& call) {
     const auto sigmoid = 1 / (1 + std::exp(-x));
     return gradient * sigmoid * (1 + x * (1 - sigmoid));
   });
+}
+
+void relu(KernelCall& call) {
+  map<1>(call, [](auto x) { return x < 0 ? decltype(x){0} : x; });  // NaN passes through
+}
+
+void threshold_backward(KernelCall& call) {
+  map<2>(call, [](auto gradient, auto y) { return y > 0 ? gradient : decltype(y){0}; });
+}
+
+void tanh(KernelCall& call) {
+  map<1>(call, [](auto x) { return std::tanh(x); });
+}
+
+void tanh_backward(KernelCall& call) {
+  map<2>(call, [](auto gradient, auto y) { return gradient * (1 - y * y); });
+}
+
+// Constants and formulas: aten/src/ATen/native/cuda/ActivationGeluKernel.cu.
+void gelu(KernelCall& call) {
+  if (call.attr.i[0] != 0) {
+    map<1>(call, [](auto x) {
+      using C = decltype(x);
+      const C inner = static_cast<C>(kTanhScale) * (x + static_cast<C>(kTanhCube) * x * x * x);
+      return static_cast<C>(0.5) * x * (1 + std::tanh(inner));
+    });
+  } else {
+    map<1>(call, [](auto x) {
+      using C = decltype(x);
+      return x * static_cast<C>(0.5) * (1 + std::erf(x * static_cast<C>(std::numbers::sqrt2 / 2)));
+    });
+  }
+}
+
+void gelu_backward(KernelCall& call) {
+  if (call.attr.i[0] != 0) {
+    map<2>(call, [](auto gradient, auto x) {
+      using C = decltype(x);
+      const C t = std::tanh(static_cast<C>(kTanhScale) * (x + static_cast<C>(kTanhCube) * x * x * x));
+      const C slope = static_cast<C>(kTanhScale) * (1 + 3 * static_cast<C>(kTanhCube) * x * x);
+      return gradient * static_cast<C>(0.5) * ((1 + t) + x * (1 - t * t) * slope);
+    });
+  } else {
+    map<2>(call, [](auto gradient, auto x) {
+      using C = decltype(x);
+      const C cdf = static_cast<C>(0.5) * (1 + std::erf(x * static_cast<C>(std::numbers::sqrt2 / 2)));
+      const C density =
+          static_cast<C>(std::numbers::inv_sqrtpi * std::numbers::sqrt2 / 2) * std::exp(static_cast<C>(-0.5) * x * x);
+      return gradient * (cdf + x * density);
+    });
+  }
 }
 
 void dropout_backward(KernelCall& call) {

@@ -111,7 +111,15 @@ TEST(ConfigMutations, GiveAConfigOrAProblem) {
   const std::vector<std::string> seeds = {
       fixture("configs/llama-3.1-8b.json"), fixture("configs/smollm2-135m.json"), R"({"model_type":"llama"})",
       R"({"layers":[{"linear":[8,4]},{"linear":[4,2],"bias":false}]})",
-      R"({"model_type":"llama","quantization_config":{"quant_method":"awq"},"rope_scaling":{"type":"yarn","factor":4}})"};
+      R"({"model_type":"llama","quantization_config":{"quant_method":"awq"},"rope_scaling":{"type":"yarn","factor":4}})",
+      R"({"model_type":"gemma3","text_config":{"model_type":"gemma3_text","num_hidden_layers":34,"rope_scaling":{)"
+      R"("factor":8.0,"rope_type":"linear"}},"vision_config":{"model_type":"siglip_vision_model","image_size":896}})",
+      R"({"model_type":"qwen3_moe","mlp_only_layers":[0,5],"decoder_sparse_step":2,"num_experts":64,"head_dim":null})",
+      R"({"model_type":"deepseek_v3","q_lora_rank":null,"n_shared_experts":2,"first_k_dense_replace":1})",
+      R"({"model_type":"qwen2_vl","hidden_size":1536,"vision_config":{"depth":32,"embed_dim":1280,"hidden_size":1536}})",
+      R"({"model_type":"falcon","n_head":64,"n_head_kv":8,"new_decoder_architecture":true})",
+      R"({"model_type":"t5","d_model":512,"feed_forward_proj":"gated-gelu","num_decoder_layers":3})",
+      R"({"model_type":"smollm3","no_rope_layers":[1,1,0,1],"layer_types":["full_attention","sliding_attention"]})"};
   Mutator mutator(20240501);
   int read = 0;
   for (int i = 0; i < kRounds; ++i) {

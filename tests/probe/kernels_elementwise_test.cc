@@ -43,6 +43,15 @@ const Elementwise kCases[] = {
     {OpKind::silu, 1, [](double a, double, double) { return a * sigmoid(a); }},
     {OpKind::silu_backward, 2,
      [](double g, double x, double) { return g * (sigmoid(x) + x * sigmoid(x) * (1 - sigmoid(x))); }},
+    {OpKind::gelu, 1, [](double a, double, double) { return a * std::erfc(-a / std::sqrt(2.0)) / 2; }},
+    {OpKind::gelu_backward, 2,
+     [](double g, double x, double) {
+       return g * (std::erfc(-x / std::sqrt(2.0)) / 2 + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)));
+     }},
+    {OpKind::relu, 1, [](double a, double, double) { return std::max(a, 0.0); }},
+    {OpKind::threshold_backward, 2, [](double g, double y, double) { return y > 0 ? g : 0; }},
+    {OpKind::tanh, 1, [](double a, double, double) { return std::tanh(a); }},
+    {OpKind::tanh_backward, 2, [](double g, double y, double) { return g * (1 - y * y); }, 0.1, 0.9},
 };
 
 class ElementwiseKernels : public testing::TestWithParam<std::tuple<Elementwise, DType>> {};

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/models/attention.h"
+#include "core/models/feed_forward.h"
 #include "core/trace/operators.h"
 #include "probe/host/run_host.h"
 
@@ -58,6 +59,14 @@ Tensor attention(const Material& m, Attention kind, Dim kv_heads) {
   return attend(kind, q, k, v, make_mask(kind, m.x.tape(), {.s = kS, .keys = kS}, DType::f64)).output;
 }
 
+Tensor bias_of(const Material& m) {
+  return slice(slice(reshape(m.y, {{80}}), 0, 0, {8}), 0, 0, kH);
+}
+
+Tensor first_half(const Material& m) {
+  return slice(m.y, -1, 0, kHalf);
+}
+
 Tensor block(const Material& m, const Tensor& x) {
   return linear(silu(rms_norm(x, m.vector) * m.y), m.matrix, Tensor());
 }
@@ -94,6 +103,30 @@ const Program kPrograms[] = {
     {"square", [](const Material& m) { return pow(m.x, 2); }},
     {"rsqrt", [](const Material& m) { return rsqrt(m.x + 1.0); }},
     {"silu", [](const Material& m) { return silu(m.x * 20.0); }},
+    {"gelu", [](const Material& m) { return gelu(m.x * 20.0, false); }},
+    {"gelu_tanh", [](const Material& m) { return gelu(m.x * 20.0, true); }},
+    {"gelu_new", [](const Material& m) { return activate(Act::gelu_new, m.x * 20.0); }},
+    {"relu", [](const Material& m) { return relu(m.x * 20.0); }},
+    {"tanh", [](const Material& m) { return tanh(m.x * 20.0); }},
+    {"layer_norm", [](const Material& m) { return layer_norm(m.x, m.vector, Tensor(), 1e-3); }},
+    {"layer_norm_with_bias", [](const Material& m) { return layer_norm(m.x * m.y, m.vector, bias_of(m), 1e-3); }},
+    {"layer_norm_bare", [](const Material& m) { return layer_norm(m.x, Tensor(), Tensor(), 1e-3) * m.y; }},
+    {"conv1d", [](const Material& m) { return conv1d(m.x, m.matrix, m.vector); }},
+    {"split",
+     [](const Material& m) {
+       const Parts parts = split(product(m), -1, kHalf, 2);
+       return silu(parts[0]) * parts[1];
+     }},
+    {"split_of_three_with_one_unused",
+     [](const Material& m) {
+       const Parts parts = split(cat(product(m), first_half(m), -1), -1, kHalf, 3);
+       return parts[0] * parts[2];
+     }},
+    {"every_other",
+     [](const Material& m) {
+       const Tensor x = product(m);
+       return every_other(x, 0, kHalf) * every_other(x, 1, kHalf);
+     }},
     {"mean_last", [](const Material& m) { return mean_last(m.x); }},
     {"mean_all", [](const Material& m) { return mean_all(m.x); }},
     {"cat", [](const Material& m) { return cat(m.x, m.y, 1); }},
@@ -148,6 +181,10 @@ const Program kPrograms[] = {
        const Tensor fused = cat(cat(m.x * 20.0, m.y * 20.0, -1), m.x + m.y, -1);
        const auto part = [&](std::uint64_t i) { return heads(slice(fused, -1, 8 * i, kH), kHeads); };
        return flash_attention(part(0), part(1), part(2));
+     }},
+    {"attention_with_a_scale",
+     [](const Material& m) {
+       return flash_attention(heads(m.x * 20.0, kHeads), heads(m.y * 20.0, kHeads), heads(m.x + m.y, kHeads), 0.3);
      }},
     {"efficient_attention", [](const Material& m) { return attention(m, Attention::efficient, kHeads); }},
     {"math_attention", [](const Material& m) { return attention(m, Attention::math, kHeads); }},

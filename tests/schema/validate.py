@@ -14,7 +14,7 @@ import jsonschema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
-NAMES = ("recipe", "report", "measured", "comparison", "advice", "oom", "hook")
+NAMES = ("recipe", "report", "measured", "comparison", "advice", "oom", "hook", "counted")
 SCHEMAS = {name: json.loads((ROOT / "docs/schema" / f"{name}.schema.json").read_text()) for name in NAMES}
 STORE = {schema["$id"]: schema for schema in SCHEMAS.values()}
 
@@ -128,6 +128,19 @@ class Documents(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(sorted(problem), ["code", "expected", "nearest", "read", "where"])
                 self.assertRegex(problem["code"], "^[a-z_]+$")
+
+    def test_counted(self):
+        """A model whose step is not modelled: counted, refused, exit 2."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "config.json"
+            model.write_text(json.dumps({"model_type": "deepseek_v3"}))
+            run = subprocess.run([BIN / "probe", "--model", model, "--dry-run", "--json", "-"], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        document = json.loads(run.stdout)
+        self.valid("counted", document)
+        self.assertEqual(document["model"]["params"], 671026404352)
+        for key in document:
+            self.assertTrue(list(validator("counted").iter_errors({k: v for k, v in document.items() if k != key})), key)
 
     def test_measured(self):
         self.valid("measured", self.measured)

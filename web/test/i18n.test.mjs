@@ -75,7 +75,10 @@ test('every limit and note of the core has words in both languages', async () =>
   inBothLanguages('limit', await tableIds('answer/report.cc', 'kNotModelled'));
   inBothLanguages('note', await tableIds('answer/report.cc', 'kNotes'));
   inBothLanguages('note', [...(await core('answer/report.cc')).matchAll(/member\("id", "(\w+)"\)/g)].map((match) => match[1]));
-  inBothLanguages('note', [...(await core('config/model_config.cc')).matchAll(/notes\.emplace_back\("(\w+)"/g)].map((match) => match[1]));
+  for (const file of ['model_config', 'rope_keys', 'other_models']) {
+    inBothLanguages('note', [...(await core(`config/${file}.cc`)).matchAll(/notes\.emplace_back\("(\w+)"/g)].map((match) => match[1]));
+  }
+  inBothLanguages('reason', [...(await core('config/decoder_keys.cc')).matchAll(/untraced = "(\w+)"/g)].map((match) => match[1]));
 });
 
 test('every reason for which the core refuses a recipe has sentences in both languages', async () => {

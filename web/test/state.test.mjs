@@ -15,6 +15,7 @@ const TEXTS = [
   ['{"model_type": "llama", "hidden_size": 64}', 'config'], ['{"layers": [{"linear": [4, 4]}]}', 'config'], ['{"method": "lora", "batch": 2}', 'recipe'],
   ['{"batch": 2, "tyop": 1}', 'recipe'], ['{"kind": "measured", "schema_version": "1.0"}', 'measured'], ['{"kind": "predicted", "model": {"config": {}}}', 'report'],
   ['\uFEFF{"seq": 5}', 'recipe'], ['{"tokenizer_class": "X"}', 'config'], ['not json', 'config'], ['[1, 2]', 'config'], ['', 'config'], ['null', 'config'],
+  ['{"peft_type": "LORA", "r": 8}', 'recipe'],
 ];
 const ERRORS = [
   'RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB', 'CUDA out of memor\ny. Tried', '> C**UDA out of memory', 'exits with return code = -9',
@@ -24,6 +25,11 @@ for (const text of ERRORS) test(`${text} is taken as an error`, () => assert.equ
 test('JSON about memory is no error', () => assert.equal(recognise('{"model_type": "out of memory"}', KEYS).kind, 'config'));
 
 for (const [text, kind] of TEXTS) test(`${text || '(nothing)'} is taken as ${kind}`, () => assert.equal(recognise(text, KEYS).kind, kind));
+
+test('an adapter_config.json becomes the recipe it says', () => {
+  const found = recognise('{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"], "lora_dropout": 0.1, "use_dora": null, "bias": "none"}', KEYS);
+  assert.deepEqual(found.recipe, { method: 'lora', rank: 8, targets: ['q_proj'], lora_dropout: 0.1 });
+});
 
 test('a key set back to its default leaves the request', () => {
   const changed = withRecipe(FIRST_REQUEST, { batch: 4, targets: ['all-linear'] }, DEFAULTS);

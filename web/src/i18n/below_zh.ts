@@ -82,6 +82,8 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'limit.nf4_kernel_by_shape': '行数为 5 到 512 时，bitsandbytes 可能在核函数内部解码 NF4 权重；这里计入解码后的权重。',
   'limit.int8_outlier_columns': '输入中含有超过 6.0 的值的列，LLM.int8 以 16 位相乘：列数取决于数据，这里按没有计算。',
   'limit.static_cache_decode_compiled': '使用静态缓存时 generate() 会编译解码步骤；这里按未编译计算。',
+  'note.assumed_llama': '未知的 model_type；按 Llama 计算文件给出的尺寸：',
+  'note.labels_assumed': '文件未列出标签，假定数量：',
   'note.rope_scaling_type_not_computed': '此类旋转位置缩放只改变数值，不改变大小；未计算：',
   'note.quantization_config_ignored': '忽略文件中的 quantization_config；权重如何存放由配方的方法决定：',
   'note.course_estimate': '这是课程中的经验公式估算，不是逐个张量的账目。',

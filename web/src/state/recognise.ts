@@ -22,6 +22,7 @@ export function recognise(text: string, keys: readonly RecipeKey[]): Recognised 
   if (isObject(root['config']) && isObject(root['recipe'])) {
     return { kind: 'report', config: JSON.stringify(root['config']), recipe: root['recipe'] as Recipe };
   }
+  if ('peft_type' in root) return { kind: 'recipe', recipe: asAdapter(root) };
   if (looksLikeRecipe(root, keys)) return { kind: 'recipe', recipe: root as Recipe };
   return { kind: 'config', text };
 }
@@ -37,6 +38,14 @@ function asReport(root: Record<string, unknown>): Recognised {
   const model = isObject(root['model']) ? root['model'] : {};
   const recipe = isObject(root['recipe']) ? (root['recipe'] as Recipe) : {};
   return { kind: 'report', config: JSON.stringify(model['config'] ?? {}), recipe };
+}
+
+// PEFT's adapter_config.json: the core reads it, too, and names what of it cannot be said; here it becomes the recipe that is shown.
+function asAdapter(root: Record<string, unknown>): Recipe {
+  const pairs: readonly (readonly [string, unknown])[] = [
+    ['method', 'lora'], ['rank', root['r']], ['targets', root['target_modules']], ['lora_dropout', root['lora_dropout']], ['dora', root['use_dora']],
+  ];
+  return Object.fromEntries(pairs.filter(([, value]) => value !== undefined && value !== null)) as Recipe;
 }
 
 function looksLikeRecipe(root: Record<string, unknown>, keys: readonly RecipeKey[]): boolean {

@@ -1,0 +1,16 @@
+// decoder_keys.h - the keys of a decoder's config.json, whichever family's.
+#pragma once
+
+#include "core/base/json.h"
+#include "core/base/problem.h"
+#include "core/config/families.h"
+
+namespace ledger {
+
+// `root` read as `family`; null where the family's class treats it as a value.
+Result<ModelConfig> read_decoder(const Json& root, const Family& family);
+
+// A nested configuration (text_config), whose class is `fallback` where it names none.
+Result<ModelConfig> read_text_config(const Json& root, const char* fallback);
+
+}  // namespace ledger

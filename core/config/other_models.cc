@@ -1,0 +1,222 @@
+#include "core/config/other_models.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/config/counting.h"
+#include "core/config/decoder_keys.h"
+#include "core/config/vision_towers.h"
+
+namespace ledger {
+namespace {
+
+using namespace counting;
+
+// What the report shows of any of these.
+void read_width(Fields& fields, ModelConfig& config) {
+  config.hidden_size = size(fields, "hidden_size");
+  config.intermediate_size = size(fields, "intermediate_size", kMaxIntermediateSize);
+  config.num_hidden_layers = size(fields, "num_hidden_layers", kMaxLayers);
+  config.num_attention_heads = config.num_key_value_heads = size(fields, "num_attention_heads", kMaxHeads);
+  config.head_dim = config.hidden_size / config.num_attention_heads;
+}
+
+std::string architecture_name(const Fields& fields) {
+  const Json* list = fields.object().find("architectures");
+  if (list == nullptr || list->items().empty()) return "";
+  return std::string(list->items().front().as_string().value_or(""));
+}
+
+// id2label, or num_labels of files before it was written; `otherwise` is said in a note.
+Count labels(Fields& fields, ModelConfig& config, Count otherwise) {
+  const Json* names = fields.object().find("id2label");
+  if (names != nullptr && !names->members().empty()) return names->members().size();
+  if (fields.object().find("num_labels") == nullptr)
+    config.notes.emplace_back("labels_assumed", std::to_string(otherwise));
+  return size(fields, "num_labels", kMaxVocabSize, otherwise);
+}
+
+}  // namespace
+
+// transformers models/bert/modeling_bert.py. Without architectures: the model with its pooler and no head.
+void count_bert(Fields& fields, ModelConfig& config) {
+  read_width(fields, config);
+  config.vocab_size = size(fields, "vocab_size", kMaxVocabSize);
+  config.max_position_embeddings = size(fields, "max_position_embeddings", kMaxPositions);
+  const Count h = config.hidden_size, types = size(fields, "type_vocab_size", kMaxVocabSize);
+  Count sum = sum_of({times(config.vocab_size, h), times(config.max_position_embeddings, h), times(types, h),
+                      layer_norm(h), times(config.num_hidden_layers, encoder_layer(h, config.intermediate_size))});
+  const std::string name = architecture_name(fields);
+  if (name.ends_with("ForMaskedLM") || name.ends_with("ForPreTraining") || name.ends_with("LMHeadModel"))
+    sum = sum_of({sum, linear(h, h), layer_norm(h), config.vocab_size});
+  const bool pooled = name.empty() || name.ends_with("Model") || name.ends_with("ForPreTraining") ||
+                      name == "BertForSequenceClassification" || name.ends_with("ForNextSentencePrediction") ||
+                      name.ends_with("ForMultipleChoice");
+  if (pooled && !name.ends_with("LMHeadModel")) sum = plus(sum, linear(h, h));
+  if (name.ends_with("ForPreTraining") || name.ends_with("ForNextSentencePrediction")) sum = plus(sum, linear(h, 2));
+  if (name == "RobertaForSequenceClassification") sum = plus(sum, linear(h, h));
+  if (name.ends_with("ForSequenceClassification") || name.ends_with("ForTokenClassification"))
+    sum = plus(sum, linear(h, labels(fields, config, 2)));
+  if (name.ends_with("ForQuestionAnswering")) sum = plus(sum, linear(h, 2));
+  if (name.ends_with("ForMultipleChoice")) sum = plus(sum, linear(h, 1));
+  config.counted = sum;
+}
+
+// transformers models/t5/modeling_t5.py; since version 5 the output layer is tied whatever the file says.
+void count_t5(Fields& fields, ModelConfig& config) {
+  read_width(fields, config);
+  config.vocab_size = size(fields, "vocab_size", kMaxVocabSize);
+  const Count h = config.hidden_size, heads = config.num_attention_heads;
+  config.head_dim = size(fields, "d_kv", kMaxHeadDim);
+  const Count inner = times(heads, config.head_dim);
+  const Count decoders = size(fields, "num_decoder_layers", kMaxLayers, config.num_hidden_layers);
+  const Count buckets = size(fields, "relative_attention_num_buckets", kMaxPositions);
+  std::string feed;
+  fields.text("feed_forward_proj", feed);
+  const Count attention = times(4, times(h, inner));
+  const Count mlp = times(feed.starts_with("gated") ? 3 : 2, times(h, config.intermediate_size));
+  config.counted = sum_of(
+      {times(config.vocab_size, h), times(config.num_hidden_layers, sum_of({attention, mlp, times(2, h)})),
+       times(decoders, sum_of({times(2, attention), mlp, times(3, h)})), times(2, times(buckets, heads)), times(2, h)});
+}
+
+// transformers models/vit/modeling_vit.py, ViTForImageClassification.
+void count_vit(Fields& fields, ModelConfig& config) {
+  read_width(fields, config);
+  const Count h = config.hidden_size, patch = size(fields, "patch_size", kMaxImageSide);
+  const Count patches = squared(size(fields, "image_size", kMaxImageSide) / patch);
+  const Count channels = size(fields, "num_channels", kMaxImageSide);
+  bool qkv_bias = true;
+  fields.flag("qkv_bias", qkv_bias);
+  Count sum =
+      sum_of({linear(times(channels, squared(patch)), h), h, times(plus(patches, 1), h),
+              times(config.num_hidden_layers, encoder_layer(h, config.intermediate_size, qkv_bias)), layer_norm(h)});
+  const std::string name = architecture_name(fields);
+  if (name == "ViTModel") {
+    sum = plus(sum, linear(h, h));  // the pooler
+  } else {
+    sum = plus(sum, linear(h, labels(fields, config, 1000)));  // ImageNet's, as the published checkpoints
+  }
+  config.counted = sum;
+}
+
+namespace {
+
+constexpr KeyAlias kTowerAliases[] = {{"num_hidden_layers", "depth"}};
+
+const Json& empty_object() {
+  static const Json none = Json::of_object({});
+  return none;
+}
+
+// The text's numbers become the model's; what the file nests under `where` and gets wrong is said with that path.
+void take_text(Fields& fields, ModelConfig& config, const Json& text, const char* fallback, bool nested) {
+  Result<ModelConfig> read = read_text_config(text, fallback);
+  if (!read.ok()) {
+    Problem problem = read.problem();
+    if (nested && !problem.where.starts_with("text_config")) problem.where = "text_config." + problem.where;
+    return fields.fail(std::move(problem));
+  }
+  const std::string model_type = config.model_type;
+  config = std::move(read.value());
+  // The whole model's word on tying holds where the text says nothing.
+  if (text.find("tie_word_embeddings") == nullptr) fields.flag("tie_word_embeddings", config.tie_word_embeddings);
+  config.counted = parameter_count(config);
+  config.architecture = Architecture::counted;
+  config.model_type = model_type;
+}
+
+// The tower's parameters and the width that it ends in.
+struct Seen {
+  Count count = 0, width = 0;
+};
+
+Seen take_vision(Fields& fields, const char* fallback, const Json* class_defaults) {
+  const Json* given = fields.object().find("vision_config");
+  const Json& vision = given != nullptr && given->is_object() ? *given : empty_object();
+  const Json* type = vision.find("model_type");
+  const auto name = type == nullptr ? std::nullopt : type->as_string();
+  const Tower* tower = find_tower(name.value_or(fallback));
+  if (tower == nullptr) {
+    fields.fail({ProblemCode::unknown_model_type, "vision_config.model_type", type->brief(), "", ""});
+    return {};
+  }
+  const Result<Json> defaults = parse_json(tower->defaults);
+  // LlavaConfig builds another CLIP than CLIPVisionConfig's default when the file says nothing of it.
+  const bool by_owner = given == nullptr && class_defaults != nullptr;
+  Fields v(by_owner ? *class_defaults : vision, &defaults.value(), kTowerAliases);
+  Seen seen{tower->count(v), 0};
+  seen.width = size(v, "hidden_size");
+  if (v.problem()) {
+    Problem problem = *v.problem();
+    problem.where = "vision_config." + problem.where;
+    fields.fail(std::move(problem));
+  }
+  return seen;
+}
+
+const Json& text_of(const Fields& fields, const char* key = "text_config") {
+  const Json* given = fields.object().find(key);
+  return given != nullptr && given->is_object() ? *given : empty_object();
+}
+
+void finish(Fields& fields, ModelConfig& config, Count more) {
+  if (!fields.ok()) return;
+  config.counted = plus(config.counted, more);
+  config.untraced = "family_step_not_modelled";
+}
+
+}  // namespace
+
+// transformers models/llava/modeling_llava.py: two linear layers from the features of one or several layers.
+void count_llava(Fields& fields, ModelConfig& config) {
+  take_text(fields, config, text_of(fields), "llama", true);
+  if (!fields.ok()) return;
+  const Seen vision = take_vision(fields, "clip_vision_model", fields.given("vision_config"));
+  const Json* layers = fields.given("vision_feature_layer");
+  const Count features = layers != nullptr && layers->is_array() ? layers->items().size() : 1;
+  bool bias = true;
+  fields.flag("multimodal_projector_bias", bias);
+  const Count text = config.hidden_size;
+  finish(fields, config,
+         sum_of({vision.count, linear(times(vision.width, features), text, bias), linear(text, text, bias)}));
+}
+
+// transformers models/gemma3/modeling_gemma3.py, Gemma3MultiModalProjector.
+void count_gemma3(Fields& fields, ModelConfig& config) {
+  take_text(fields, config, text_of(fields), "gemma3_text", true);
+  if (!fields.ok()) return;
+  const Seen vision = take_vision(fields, "siglip_vision_model", nullptr);
+  finish(fields, config, sum_of({vision.count, vision.width, times(vision.width, config.hidden_size)}));
+}
+
+// transformers models/llama4/modeling_llama4.py, Llama4MultiModalProjector: one linear layer from vision_output_dim.
+void count_llama4(Fields& fields, ModelConfig& config) {
+  take_text(fields, config, text_of(fields), "llama4_text", true);
+  if (!fields.ok()) return;
+  const Seen vision = take_vision(fields, "llama4_vision_model", nullptr);
+  Fields v(text_of(fields, "vision_config"));
+  const Count out = size(v, "vision_output_dim", kMaxHiddenSize, 7680);
+  if (v.problem()) fields.fail(*v.problem());
+  finish(fields, config, sum_of({vision.count, times(out, config.hidden_size)}));
+}
+
+// Older files have the text's keys at the top.
+void count_qwen2_vl(Fields& fields, ModelConfig& config) {
+  const bool nested = text_of(fields).find("hidden_size") != nullptr;
+  const bool newer = config.model_type == "qwen2_5_vl";
+  const char* text = newer ? "qwen2_5_vl_text" : "qwen2_vl_text";
+  if (nested) {
+    take_text(fields, config, text_of(fields), text, true);
+  } else {
+    std::vector<Json::Member> members = fields.object().members();
+    std::erase_if(members, [](const Json::Member& m) { return m.first == "model_type" || m.first == "vision_config"; });
+    const Json flat = Json::of_object(std::move(members));
+    take_text(fields, config, flat, text, false);
+  }
+  if (!fields.ok()) return;
+  finish(fields, config, take_vision(fields, newer ? "qwen2_5_vl" : "qwen2_vl", nullptr).count);
+}
+
+}  // namespace ledger

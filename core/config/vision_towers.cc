@@ -1,0 +1,100 @@
+#include "core/config/vision_towers.h"
+
+#include <string>
+
+#include "core/config/counting.h"
+
+namespace ledger {
+namespace {
+
+using namespace counting;
+
+// transformers models/clip/modeling_clip.py, CLIPVisionModel.
+Count clip_tower(Fields& v) {
+  const Count h = size(v, "hidden_size"), f = size(v, "intermediate_size", kMaxIntermediateSize);
+  const Count patch = size(v, "patch_size", kMaxImageSide);
+  const Count patches = squared(size(v, "image_size", kMaxImageSide) / patch);
+  const Count channels = size(v, "num_channels", kMaxImageSide);
+  return sum_of({h, linear(times(channels, squared(patch)), h, false), times(plus(patches, 1), h),
+                 times(2, layer_norm(h)), times(size(v, "num_hidden_layers", kMaxLayers), encoder_layer(h, f))});
+}
+
+// transformers models/siglip/modeling_siglip.py, SiglipVisionModel; its pooling head unless vision_use_head is false.
+Count siglip_tower(Fields& v) {
+  const Count h = size(v, "hidden_size"), f = size(v, "intermediate_size", kMaxIntermediateSize);
+  const Count patch = size(v, "patch_size", kMaxImageSide);
+  const Count patches = squared(size(v, "image_size", kMaxImageSide) / patch);
+  const Count channels = size(v, "num_channels", kMaxImageSide);
+  bool head = true;
+  v.flag("vision_use_head", head);
+  const Count body = sum_of({linear(times(channels, squared(patch)), h), times(patches, h), layer_norm(h),
+                             times(size(v, "num_hidden_layers", kMaxLayers), encoder_layer(h, f))});
+  const Count pooling = sum_of({h, times(4, linear(h, h)), layer_norm(h), linear(h, f), linear(f, h)});
+  return head ? plus(body, pooling) : body;
+}
+
+// transformers models/llama4/modeling_llama4.py, Llama4VisionModel.
+Count llama4_tower(Fields& v) {
+  const Count h = size(v, "hidden_size"), f = size(v, "intermediate_size", kMaxIntermediateSize);
+  const Count patch = size(v, "patch_size", kMaxImageSide);
+  const Count patches = squared(size(v, "image_size", kMaxImageSide) / patch);
+  const Count channels = size(v, "num_channels", kMaxImageSide);
+  const Count in = size(v, "projector_input_dim"), out = size(v, "projector_output_dim");
+  return sum_of({linear(times(channels, squared(patch)), h, false), h, times(plus(patches, 1), h),
+                 times(2, layer_norm(h)), times(size(v, "num_hidden_layers", kMaxLayers), encoder_layer(h, f)),
+                 times(f, in), times(in, out)});
+}
+
+// transformers models/qwen2_vl/modeling_qwen2_vl.py, with the merger that ends in the text's width.
+Count qwen2_vl_tower(Fields& v) {
+  const Count e = size(v, "embed_dim"), out = size(v, "hidden_size"), patch = size(v, "patch_size", kMaxImageSide);
+  const Count merged = times(e, squared(size(v, "spatial_merge_size", kMaxImageSide)));
+  const Count pixels =
+      times(size(v, "in_channels", kMaxImageSide), times(size(v, "temporal_patch_size", 64), squared(patch)));
+  const Count ffn = times(e, size(v, "mlp_ratio", 64));
+  return sum_of({times(pixels, e), times(size(v, "num_hidden_layers", kMaxLayers), encoder_layer(e, ffn)),
+                 layer_norm(e), linear(merged, merged), linear(merged, out)});
+}
+
+// transformers models/qwen2_5_vl/modeling_qwen2_5_vl.py: RMSNorm and a gated MLP with biases.
+Count qwen2_5_vl_tower(Fields& v) {
+  const Count e = size(v, "hidden_size"), out = size(v, "out_hidden_size"),
+              patch = size(v, "patch_size", kMaxImageSide);
+  const Count f = size(v, "intermediate_size", kMaxIntermediateSize);
+  const Count merged = times(e, squared(size(v, "spatial_merge_size", kMaxImageSide)));
+  const Count pixels =
+      times(size(v, "in_channels", kMaxImageSide), times(size(v, "temporal_patch_size", 64), squared(patch)));
+  const Count block = sum_of({times(3, linear(e, e)), linear(e, e), times(2, linear(e, f)), linear(f, e), times(2, e)});
+  return sum_of({times(pixels, e), times(size(v, "num_hidden_layers", kMaxLayers), block), e, linear(merged, merged),
+                 linear(merged, out)});
+}
+
+// The vision classes with their defaults, as families.cc has the decoders'.
+constexpr Tower kTowers[] = {
+    {"clip_vision_model", clip_tower,
+     R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_channels":3,"image_size":224,)"
+     R"("patch_size":32})"},
+    {"siglip_vision_model", siglip_tower,
+     R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_channels":3,"image_size":224,)"
+     R"("patch_size":16})"},
+    {"llama4_vision_model", llama4_tower,
+     R"({"hidden_size":768,"intermediate_size":5632,"num_hidden_layers":34,"num_channels":3,"image_size":448,)"
+     R"("patch_size":14,"projector_input_dim":4096,"projector_output_dim":4096})"},
+    {"qwen2_vl", qwen2_vl_tower,
+     R"({"embed_dim":1280,"hidden_size":3584,"num_hidden_layers":32,"mlp_ratio":4,"in_channels":3,"patch_size":14,)"
+     R"("spatial_merge_size":2,"temporal_patch_size":2})"},
+    {"qwen2_5_vl", qwen2_5_vl_tower,
+     R"({"hidden_size":3584,"intermediate_size":3420,"num_hidden_layers":32,"in_channels":3,"patch_size":14,)"
+     R"("spatial_merge_size":2,"temporal_patch_size":2,"out_hidden_size":3584})"},
+};
+
+}  // namespace
+
+const Tower* find_tower(std::string_view name) {
+  for (const Tower& tower : kTowers) {
+    if (name == tower.model_type || name == std::string(tower.model_type) + "_vision") return &tower;
+  }
+  return nullptr;
+}
+
+}  // namespace ledger

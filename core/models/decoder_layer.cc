@@ -1,0 +1,119 @@
+#include "core/models/decoder_layer.h"
+
+#include <string>
+#include <tuple>
+
+namespace ledger {
+namespace {
+
+using Layer = const DecoderLayer&;
+
+// residual + hidden * multiplier.
+Tensor add_residual(Layer layer, const Tensor& residual, const Tensor& hidden) {
+  return layer.residual_multiplier == 0 ? residual + hidden : residual + hidden * layer.residual_multiplier;
+}
+
+// transformers models/llama/modeling_llama.py, LlamaDecoderLayer.
+Tensor pre(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
+  Tensor residual = input;
+  Tensor hidden = layer.input_norm.forward(input);
+  Tensor weights;  // `hidden_states, _ = self.self_attn(...)`: the underscore is a name, too
+  std::tie(hidden, weights) = layer.self_attn.forward(hidden, context, dims);
+  hidden = add_residual(layer, residual, hidden);
+  residual = hidden;
+  hidden = layer.attention_norm->forward(hidden);
+  hidden = layer.mlp.forward(hidden);
+  hidden = add_residual(layer, residual, hidden);
+  return hidden;
+}
+
+// transformers models/gpt2/modeling_gpt2.py, GPT2Block: the same, with names for what attention and MLP return.
+Tensor pre_gpt2(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
+  Tensor hidden = layer.input_norm.forward(input);
+  const auto [attended, weights] = layer.self_attn.forward(hidden, context, dims);
+  hidden = attended + input;
+  const Tensor residual = hidden;
+  hidden = layer.attention_norm->forward(hidden);
+  const Tensor fed = layer.mlp.forward(hidden);
+  return residual + fed;
+}
+
+// transformers models/olmo2/modeling_olmo2.py, Olmo2DecoderLayer.
+Tensor post(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
+  Tensor residual = input;
+  Tensor hidden, weights;
+  std::tie(hidden, weights) = layer.self_attn.forward(input, context, dims);
+  hidden = layer.attention_norm->forward(hidden);
+  hidden = residual + hidden;
+  residual = hidden;
+  hidden = layer.mlp.forward(hidden);
+  hidden = layer.output_norm->forward(hidden);
+  hidden = residual + hidden;
+  return hidden;
+}
+
+// transformers models/gemma2/modeling_gemma2.py, Gemma2DecoderLayer.
+Tensor sandwich(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
+  Tensor residual = input;
+  Tensor hidden = layer.input_norm.forward(input);
+  Tensor weights;
+  std::tie(hidden, weights) = layer.self_attn.forward(hidden, context, dims);
+  hidden = layer.attention_norm->forward(hidden);
+  hidden = residual + hidden;
+  residual = hidden;
+  hidden = layer.feed_norm->forward(hidden);
+  hidden = layer.mlp.forward(hidden);
+  hidden = layer.output_norm->forward(hidden);
+  hidden = residual + hidden;
+  return hidden;
+}
+
+// transformers models/cohere/modeling_cohere.py, CohereDecoderLayer: residual + attention + mlp; and models/phi/
+// modeling_phi.py, PhiDecoderLayer: attention + mlp + residual, which under autocast sums in 16 bits first.
+Tensor parallel(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
+  const Tensor hidden = layer.input_norm.forward(input);
+  Tensor attended, weights;
+  std::tie(attended, weights) = layer.self_attn.forward(hidden, context, dims);
+  const Tensor fed = layer.mlp.forward(hidden);
+  if (layer.mlp.feed == Feed::plain) return attended + fed + input;
+  return input + attended + fed;
+}
+
+// transformers models/gpt_neox/modeling_gpt_neox.py, GPTNeoXLayer.
+Tensor parallel_two(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
+  Tensor attended, weights;
+  std::tie(attended, weights) = layer.self_attn.forward(layer.input_norm.forward(input), context, dims);
+  const Tensor fed = layer.mlp.forward(layer.attention_norm->forward(input));
+  return fed + attended + input;
+}
+
+}  // namespace
+
+DecoderLayer DecoderLayer::make(ModuleBuilder& builder, const ModelConfig& c, const DecoderDims& n, std::size_t index) {
+  const ModuleNames& names = names_of(c);
+  const std::string path = std::string(names.base) + "." + names.layers + "." + std::to_string(index) + ".";
+  const Tape::Layer number(builder.tape(), static_cast<std::int32_t>(index));
+  const auto norm = [&](const char* name) {
+    return Norm::make(builder, path, name, c.style.norm, n.h, c.rms_norm_eps);
+  };
+  DecoderLayer layer;
+  layer.layout = c.style.layout;
+  layer.residual_multiplier = c.residual_multiplier;
+  layer.self_attn = SelfAttention::make(builder, path, c, names, n);
+  layer.self_attn.turned = c.nope_layers.empty() || !c.nope_layers[index];
+  layer.mlp = FeedForward::make(builder, path, c, names, n.h, n.ffn);
+  if (layer.layout != Layout::post) layer.input_norm = norm(names.input_norm);
+  if (layer.layout != Layout::parallel) layer.attention_norm = norm(names.attention_norm);
+  if (layer.layout == Layout::sandwich) layer.feed_norm = norm(names.feed_norm);
+  if (layer.layout == Layout::sandwich || layer.layout == Layout::post) layer.output_norm = norm(names.output_norm);
+  return layer;
+}
+
+Tensor DecoderLayer::forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims) const {
+  if (self_attn.projections == Projections::conv) return pre_gpt2(*this, hidden, context, dims);
+  constexpr Tensor (*kForward[])(Layer, const Tensor&, const LayerContext&, const DecoderDims&) = {
+      pre, post, sandwich, parallel, parallel_two};
+  return kForward[static_cast<std::size_t>(layout)](*this, hidden, context, dims);
+}
+
+}  // namespace ledger

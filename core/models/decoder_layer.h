@@ -1,0 +1,24 @@
+// decoder_layer.h - one decoder layer of any family, its norms and residuals laid out as the family's code has them.
+#pragma once
+
+#include <optional>
+
+#include "core/models/feed_forward.h"
+#include "core/models/self_attention.h"
+
+namespace ledger {
+
+struct DecoderLayer {
+  Layout layout = Layout::pre;
+  SelfAttention self_attn;
+  FeedForward mlp;
+  Norm input_norm;
+  std::optional<Norm> attention_norm, feed_norm, output_norm;
+  double residual_multiplier = 0;
+
+  static DecoderLayer make(ModuleBuilder& builder, const ModelConfig& config, const DecoderDims& dims,
+                           std::size_t index);
+  Tensor forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims) const;
+};
+
+}  // namespace ledger

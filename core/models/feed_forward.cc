@@ -1,0 +1,91 @@
+#include "core/models/feed_forward.h"
+
+#include <cmath>
+#include <utility>
+
+namespace ledger {
+namespace {
+
+// transformers activations.py, NewGELUActivation: written out, so every factor is a tensor.
+Tensor gelu_new(const Tensor& x) {
+  const double scale = std::sqrt(2.0 / 3.14159265358979323846);
+  const Tensor half = x * 0.5;
+  Tensor inner;
+  {
+    Tensor cubed = pow(x, 3) * 0.044715;
+    cubed = x + cubed;
+    inner = cubed * scale;
+  }
+  inner = tanh(inner);
+  inner = inner + 1.0;
+  return half * inner;
+}
+
+// transformers models/llama/modeling_llama.py, LlamaMLP: down(act(gate(x)) * up(x)).
+Tensor gated(const FeedForward& m, const Tensor& x) {
+  Tensor product = activate(m.act, m.gate.forward(x));
+  product = product * m.up.forward(x);
+  return m.down.forward(product);
+}
+
+// transformers models/phi3/modeling_phi3.py, Phi3MLP: both halves are views of one product.
+Tensor gated_fused(const FeedForward& m, const Tensor& x) {
+  Tensor up_states = m.up.forward(x);
+  const Dim half{up_states.dim(-1).size / 2, Sym::ffn};
+  Parts parts = split(up_states, -1, half, 2);
+  const Tensor gate = std::move(parts[0]);
+  up_states = std::move(parts[1]);
+  up_states = up_states * activate(m.act, gate);
+  return m.down.forward(up_states);
+}
+
+Tensor plain(const FeedForward& m, const Tensor& x) {
+  Tensor hidden = m.up.forward(x);
+  hidden = activate(m.act, hidden);
+  return m.down.forward(hidden);
+}
+
+}  // namespace
+
+Tensor activate(Act act, const Tensor& x) {
+  switch (act) {
+    case Act::gelu:
+      return gelu(x, false);
+    case Act::gelu_tanh:
+      return gelu(x, true);
+    case Act::gelu_new:
+      return gelu_new(x);
+    case Act::relu:
+      return relu(x);
+    default:
+      return silu(x);
+  }
+}
+
+FeedForward FeedForward::make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
+                              const ModuleNames& names, Dim hidden, Dim width) {
+  const Tape::Scope scope(builder.tape(), names.mlp);
+  const std::string at = path + names.mlp + ".";
+  FeedForward mlp;
+  mlp.name = names.mlp;
+  mlp.feed = config.style.feed;
+  mlp.act = config.act;
+  mlp.dropout = config.residual_dropout;
+  const bool conv = config.style.projections == Projections::conv;
+  if (mlp.feed == Feed::gated) mlp.gate = Linear::make(builder, at, names.gate, hidden, width, config.mlp_bias);
+  if (mlp.feed == Feed::gated_fused) {
+    mlp.up = Linear::make(builder, at, names.gate_up, hidden, {times(2, width.size), Sym::none}, config.mlp_bias);
+  } else {
+    mlp.up = Linear::make(builder, at, names.up, hidden, width, config.mlp_bias, conv);
+  }
+  mlp.down = Linear::make(builder, at, names.down, width, hidden, config.mlp_bias, conv);
+  return mlp;
+}
+
+Tensor FeedForward::forward(const Tensor& x) const {
+  constexpr Tensor (*kForward[])(const FeedForward&, const Tensor&) = {gated, gated_fused, plain};
+  const Tape::Scope scope(x.tape(), name);
+  return ledger::dropout(kForward[static_cast<std::size_t>(feed)](*this, x), dropout);
+}
+
+}  // namespace ledger

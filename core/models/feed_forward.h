@@ -1,0 +1,29 @@
+// feed_forward.h - the MLP of a decoder layer: gated, gated in one product, or plain; and the activation functions.
+#pragma once
+
+#include <string>
+
+#include "core/config/model_config.h"
+#include "core/models/modules.h"
+#include "core/models/names.h"
+
+namespace ledger {
+
+// transformers activations.py, ACT2CLS.
+Tensor activate(Act act, const Tensor& x);
+
+struct FeedForward {
+  const char* name = "mlp";
+  Feed feed = Feed::gated;
+  Act act = Act::silu;
+  double dropout = 0;  // of the result
+  Linear gate;         // gated only
+  Linear up;           // gated_fused: gate and up side by side
+  Linear down;
+
+  static FeedForward make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
+                          const ModuleNames& names, Dim hidden, Dim width);
+  Tensor forward(const Tensor& x) const;
+};
+
+}  // namespace ledger

@@ -1,0 +1,98 @@
+#include "core/models/names.h"
+
+namespace ledger {
+namespace {
+
+struct Row {
+  const char* model_type;
+  ModuleNames names;
+};
+
+// transformers 5.12 models/*/modeling_*.py; families that are not here are named as Llama's.
+constexpr Row kRows[] = {
+    {"phi",
+     {.final_norm = "final_layernorm",
+      .o = "dense",
+      .q_norm = "q_layernorm",
+      .k_norm = "k_layernorm",
+      .up = "fc1",
+      .down = "fc2"}},
+    {"glm4",
+     {.attention_norm = "post_self_attn_layernorm",
+      .feed_norm = "post_attention_layernorm",
+      .output_norm = "post_mlp_layernorm"}},
+    {"starcoder2", {.up = "c_fc", .down = "c_proj"}},
+    {"gpt_neox",
+     {.base = "gpt_neox",
+      .embed = "embed_in",
+      .final_norm = "final_layer_norm",
+      .head = "embed_out",
+      .attention = "attention",
+      .qkv = "query_key_value",
+      .o = "dense",
+      .up = "dense_h_to_4h",
+      .down = "dense_4h_to_h"}},
+    {"gpt2",
+     {.base = "transformer",
+      .embed = "wte",
+      .layers = "h",
+      .final_norm = "ln_f",
+      .input_norm = "ln_1",
+      .attention_norm = "ln_2",
+      .attention = "attn",
+      .qkv = "c_attn",
+      .o = "c_proj",
+      .up = "c_fc",
+      .down = "c_proj"}},
+    {"bloom",
+     {.base = "transformer",
+      .embed = "word_embeddings",
+      .layers = "h",
+      .final_norm = "ln_f",
+      .attention = "self_attention",
+      .qkv = "query_key_value",
+      .o = "dense",
+      .up = "dense_h_to_4h",
+      .down = "dense_4h_to_h"}},
+    {"falcon",
+     {.base = "transformer",
+      .embed = "word_embeddings",
+      .layers = "h",
+      .final_norm = "ln_f",
+      .attention = "self_attention",
+      .qkv = "query_key_value",
+      .o = "dense",
+      .up = "dense_h_to_4h",
+      .down = "dense_4h_to_h"}},
+};
+
+constexpr ModuleNames kLlama;
+
+}  // namespace
+
+const ModuleNames& names_of(const ModelConfig& config) {
+  for (const Row& row : kRows) {
+    if (config.model_type == row.model_type) return row.names;
+  }
+  return kLlama;
+}
+
+bool is_like_llama(const ModelConfig& c) {
+  return c.model_type == "llama" || c.model_type == "mistral" || c.model_type == "qwen2" || c.model_type == "qwen3";
+}
+
+std::vector<std::string_view> linear_names(const ModelConfig& config) {
+  const ModuleNames& names = names_of(config);
+  std::vector<std::string_view> list;
+  if (config.style.projections == Projections::separate) {
+    list = {names.q, names.k, names.v, names.o};
+  } else {
+    list = {names.qkv, names.o};
+  }
+  if (config.style.feed == Feed::gated) list.push_back(names.gate);
+  list.push_back(config.style.feed == Feed::gated_fused ? names.gate_up : names.up);
+  list.push_back(names.down);
+  return list;
+}
+
+}  // namespace ledger

@@ -1,0 +1,40 @@
+// rotary.h - rotary position embedding: the tables, made once a forward pass, and turning queries and keys by them.
+//
+// Source: transformers 5.12 models/llama/modeling_llama.py, LlamaRotaryEmbedding and apply_rotary_pos_emb, and where
+// other families differ from it.
+#pragma once
+
+#include <utility>
+
+#include "core/models/decoder_dims.h"
+
+namespace ledger {
+
+enum class RotaryStyle : std::uint8_t {
+  halves,       // the first half of a head turns with the second
+  wide,         // the same with fp32 tables, cast back afterwards (OLMo)
+  partial,      // the same on the first part of a head, joined to the rest (Phi, Phi-3, GPT-NeoX)
+  interleaved,  // neighbours turn with each other, in fp32 (Cohere)
+  glm,          // neighbours on the first part of a head, their tables made in every layer (GLM)
+};
+
+RotaryStyle rotary_style(const ModelConfig& config);
+
+struct Rotary {
+  Tensor cos, sin;  // [1, s, rot] in the hidden states' dtype, or fp32 where wide
+};
+
+struct RotaryEmbedding {
+  Tensor inv_freq, original_inv_freq;  // fp32 [rot/2]
+  RotaryStyle style = RotaryStyle::halves;
+
+  // `scaled`: as the config's rope scaling says, if it says any.
+  static RotaryEmbedding make(Tape& tape, const ModelConfig& config, double theta, bool scaled,
+                              const DecoderDims& dims);
+  Rotary forward(const Tensor& x, const Tensor& position_ids, const DecoderDims& dims) const;  // no_grad, autocast off
+};
+
+std::pair<Tensor, Tensor> apply_rotary(RotaryStyle style, const Tensor& q, const Tensor& k, const Rotary& rotary,
+                                       const DecoderDims& dims);
+
+}  // namespace ledger

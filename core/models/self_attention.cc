@@ -1,0 +1,124 @@
+#include "core/models/self_attention.h"
+
+#include <tuple>
+
+namespace ledger {
+namespace {
+
+Tensor heads_of(const Tensor& states, Dim count, const DecoderDims& n) {
+  return transpose(view(states, {n.b, n.s, count, n.d}), 1, 2);
+}
+
+// One projection as heads, normed over a head (Qwen 3, Gemma 3) or over its whole width (OLMo 2).
+Tensor one_of(const Linear& projection, const std::optional<Norm>& norm, bool whole, const Tensor& hidden, Dim count,
+              const DecoderDims& n) {
+  if (norm && whole) return heads_of(norm->forward(projection.forward(hidden)), count, n);
+  Tensor states = view(projection.forward(hidden), {n.b, n.s, count, n.d});
+  if (norm) states = norm->forward(states);
+  return transpose(states, 1, 2);
+}
+
+}  // namespace
+
+SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& path, const ModelConfig& c,
+                                  const ModuleNames& names, const DecoderDims& n) {
+  const Tape::Scope scope(builder.tape(), names.attention);
+  const std::string at = path + names.attention + ".";
+  const bool bias = c.attention_bias || c.qkv_bias;
+  SelfAttention attention;
+  attention.name = names.attention;
+  attention.projections = c.style.projections;
+  attention.rotary = rotary_style(c);
+  attention.options = {c.attention_scale, c.attention_dropout, c.attention_softcap};
+  attention.dropout = c.residual_dropout;
+  const bool conv = c.style.projections == Projections::conv;
+  if (c.style.projections == Projections::separate) {
+    attention.q = Linear::make(builder, at, names.q, n.h, n.q_dim, bias);
+    attention.k = Linear::make(builder, at, names.k, n.h, n.kv_dim, bias);
+    attention.v = Linear::make(builder, at, names.v, n.h, n.kv_dim, bias);
+  } else {
+    const Dim all{plus(n.q_dim.size, times(2, n.kv_dim.size)), Sym::none};
+    attention.qkv = Linear::make(builder, at, names.qkv, n.h, all, bias, conv);
+  }
+  attention.o = Linear::make(builder, at, names.o, n.q_dim, n.h, c.attention_bias && !c.style.bias_skips_o, conv);
+  attention.norms_before_heads = c.style.qk_norm == QkNorm::width;
+  if (attention.norms_before_heads) {
+    attention.q_norm = Norm::make(builder, at, names.q_norm, c.style.norm, n.q_dim, c.rms_norm_eps);
+    attention.k_norm = Norm::make(builder, at, names.k_norm, c.style.norm, n.kv_dim, c.rms_norm_eps);
+  } else if (c.qk_norm || c.style.qk_norm == QkNorm::head) {
+    attention.q_norm = Norm::make(builder, at, names.q_norm, c.style.norm, n.d, c.rms_norm_eps);
+    attention.k_norm = Norm::make(builder, at, names.k_norm, c.style.norm, n.d, c.rms_norm_eps);
+  }
+  return attention;
+}
+
+SelfAttention::Heads SelfAttention::project_separately(const Tensor& hidden, const DecoderDims& n) const {
+  Heads heads;
+  heads.q = one_of(q, q_norm, norms_before_heads, hidden, n.nh, n);
+  heads.k = one_of(k, k_norm, norms_before_heads, hidden, n.nkv, n);
+  heads.v = one_of(v, std::nullopt, false, hidden, n.nkv, n);
+  return heads;
+}
+
+// transformers models/phi3/modeling_phi3.py: three slices of one product, which lives as long as any of them.
+SelfAttention::Heads SelfAttention::project_sliced(const Tensor& hidden, const DecoderDims& n) const {
+  Heads heads;
+  heads.whole = qkv.forward(hidden);
+  const Tensor& all = heads.whole;
+  heads.q = heads_of(slice(all, -1, 0, n.q_dim), n.nh, n);
+  heads.k = heads_of(slice(all, -1, n.q_dim.size, n.kv_dim), n.nkv, n);
+  heads.v = heads_of(slice(all, -1, plus(n.q_dim.size, n.kv_dim.size), n.kv_dim), n.nkv, n);
+  return heads;
+}
+
+// transformers models/gpt2/modeling_gpt2.py: split() in three.
+SelfAttention::Heads SelfAttention::project_conv(const Tensor& hidden, const DecoderDims& n) const {
+  const Parts parts = split(qkv.forward(hidden), -1, n.h, 3);
+  return {heads_of(parts[0], n.nh, n), heads_of(parts[1], n.nh, n), heads_of(parts[2], n.nh, n), Tensor()};
+}
+
+// transformers models/gpt_neox/modeling_gpt_neox.py: q, k and v of a head lie side by side.
+SelfAttention::Heads SelfAttention::project_by_head(const Tensor& hidden, const DecoderDims& n) const {
+  Heads heads;
+  const Dim three{times(3, n.d.size), Sym::none};
+  heads.whole = transpose(view(qkv.forward(hidden), {n.b, n.s, n.nh, three}), 1, 2);
+  Parts parts = split(heads.whole, -1, n.d, 3);
+  heads.q = std::move(parts[0]);
+  heads.k = std::move(parts[1]);
+  heads.v = std::move(parts[2]);
+  return heads;
+}
+
+SelfAttention::Heads SelfAttention::project(const Tensor& hidden, const DecoderDims& n) const {
+  switch (projections) {
+    case Projections::sliced:
+      return project_sliced(hidden, n);
+    case Projections::conv:
+      return project_conv(hidden, n);
+    case Projections::by_head:
+      return project_by_head(hidden, n);
+    default:
+      return project_separately(hidden, n);
+  }
+}
+
+std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const LayerContext& context,
+                                                 const DecoderDims& n) const {
+  const Tape::Scope scope(hidden.tape(), name);
+  Heads heads = project(hidden, n);
+  if (turned && context.rotary.cos)
+    std::tie(heads.q, heads.k) = apply_rotary(rotary, heads.q, heads.k, context.rotary, n);
+  if (context.cache != nullptr) std::tie(heads.k, heads.v) = context.cache->update(layer, heads.k, heads.v);
+  if (repeats_kv) {
+    heads.k = repeat_kv(heads.k, n.nh);
+    heads.v = repeat_kv(heads.v, n.nh);
+  }
+  Attended attended = attend(kind, heads.q, heads.k, heads.v, context.mask, options);
+  attended.output = contiguous(reshape(attended.output, {n.b, n.s, n.q_dim}));
+  attended.output = o.forward(attended.output);
+  const Tape::Scope resid(hidden.tape(), "resid_dropout");
+  attended.output = ledger::dropout(attended.output, dropout);
+  return {std::move(attended.output), std::move(attended.weights)};
+}
+
+}  // namespace ledger

@@ -1,0 +1,59 @@
+// self_attention.h - the attention block of a decoder layer: projections, norms of queries and keys, rotary embedding,
+// attention, output.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/models/attention.h"
+#include "core/models/kv_cache.h"
+#include "core/models/names.h"
+#include "core/models/norms.h"
+#include "core/models/rotary.h"
+
+namespace ledger {
+
+// What every decoder layer gets besides the hidden states, as keyword arguments.
+struct LayerContext {
+  Rotary rotary;             // empty without rotary embedding
+  Tensor mask;               // eager attention's, or empty
+  Tensor position_ids;       // not used in the layer, but bound into what checkpointing keeps
+  KvCache* cache = nullptr;  // while generating
+};
+
+struct SelfAttention {
+  const char* name = "self_attn";
+  Projections projections = Projections::separate;
+  RotaryStyle rotary = RotaryStyle::halves;
+  bool turned = true;               // false on layers without rotary embedding
+  bool norms_before_heads = false;  // q_norm and k_norm over all heads at once (OLMo 2)
+  Linear q, k, v;
+  Linear qkv;
+  Linear o;
+  std::optional<Norm> q_norm, k_norm;
+  Attention kind = Attention::sdpa;
+  std::size_t layer = 0;
+  bool repeats_kv = false;  // transformers 4: keys and values at all query heads before the kernel
+  AttentionOptions options;
+  double dropout = 0;  // of the result
+
+  static SelfAttention make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
+                            const ModuleNames& names, const DecoderDims& dims);
+
+  // The projected output and, for eager attention, the weights that it returns beside it.
+  std::pair<Tensor, Tensor> forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims) const;
+
+ private:
+  struct Heads {
+    Tensor q, k, v;  // [b, n, s, d]
+    Tensor whole;    // the product that they are views of, a local variable of the framework's forward
+  };
+  Heads project(const Tensor& hidden, const DecoderDims& dims) const;
+  Heads project_separately(const Tensor& hidden, const DecoderDims& dims) const;
+  Heads project_sliced(const Tensor& hidden, const DecoderDims& dims) const;
+  Heads project_conv(const Tensor& hidden, const DecoderDims& dims) const;
+  Heads project_by_head(const Tensor& hidden, const DecoderDims& dims) const;
+};
+
+}  // namespace ledger

@@ -1,0 +1,132 @@
+// Every family whose step is traced: the modules make the parameters that are counted, and adapters find their layers.
+#include "core/config/families.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/answer/prediction.h"
+#include "core/answer/report.h"
+#include "core/models/names.h"
+#include "tests/answer/json_path.h"
+#include "tests/base/show_problem.h"
+#include "tiny_families.h"
+
+namespace ledger {
+namespace {
+
+class TracedFamilies : public testing::TestWithParam<tiny::TinyFamily> {
+ protected:
+  static ModelConfig config() {
+    const Result<ModelConfig> read = read_model_config(tiny::text_of(GetParam()));
+    EXPECT_EQ(outcome(read), "ok");
+    return read.value();
+  }
+  static Trace traced(const Recipe& recipe) {
+    Result<Trace> trace = trace_step(config(), recipe);
+    EXPECT_EQ(outcome(trace), "ok");
+    return trace.ok() ? std::move(trace.value()) : Trace();
+  }
+  static Recipe small(Method method = Method::full) {
+    Recipe recipe;
+    recipe.method = method;
+    recipe.batch = 2;
+    recipe.seq = 12;
+    return recipe;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TracedFamilies, testing::ValuesIn(tiny::kFamilies),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(TracedFamilies, AreAllHere) {
+  for (const Family& family : families()) {
+    const std::string key = std::string("\"model_type\":\"") + family.model_type + "\"";
+    const bool here = std::any_of(std::begin(tiny::kFamilies), std::end(tiny::kFamilies),
+                                  [&](const auto& f) { return std::string(f.config).find(key) != std::string::npos; });
+    EXPECT_EQ(here, family.style.traced) << family.model_type;
+  }
+}
+
+TEST_P(TracedFamilies, MakeTheParametersThatAreCounted) {
+  std::uint64_t sum = 0;
+  const Trace trace = traced(small());
+  for (const Parameter& parameter : trace.parameters)
+    sum += trace.storages[parameter.storage].shape.numel();
+  EXPECT_EQ(sum, parameter_count(config()));
+}
+
+TEST_P(TracedFamilies, PutAdaptersOnEveryLinearLayerThatCanBeNamed) {
+  Recipe recipe = small(Method::lora);
+  std::size_t apart = 0;
+  std::vector<std::string_view> names = linear_names(config());
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  const auto adapters = [](const Trace& trace) {
+    return static_cast<std::size_t>(std::count_if(trace.parameters.begin(), trace.parameters.end(),
+                                                  [](const Parameter& p) { return p.trainable; }));
+  };
+  for (const std::string_view name : names) {
+    recipe.targets = {std::string(name)};
+    const std::size_t made = adapters(traced(recipe));
+    EXPECT_GT(made, 0u) << name;
+    apart += made;
+  }
+  recipe.targets = {"all-linear"};
+  EXPECT_EQ(adapters(traced(recipe)), apart);
+}
+
+TEST_P(TracedFamilies, TakeMoreMemoryForMoreTokens) {
+  const auto peak = [](std::uint64_t batch, std::uint64_t seq) {
+    Recipe recipe = small();
+    recipe.batch = batch;
+    recipe.seq = seq;
+    return replay(traced(recipe), {}).peak_tensor_bytes;
+  };
+  EXPECT_GT(peak(4, 12), peak(2, 12));
+  EXPECT_GT(peak(2, 24), peak(2, 12));
+}
+
+// The report's config is a config.json of the same model.
+TEST_P(TracedFamilies, AreReadBackFromTheirReport) {
+  const Result<Prediction> prediction = predict_run(config(), small());
+  ASSERT_EQ(outcome(prediction), "ok");
+  const Json report = parsed(write_report(prediction.value(), 2));
+  const Result<ModelConfig> again = model_config_from(at(report, "model.config"));
+  ASSERT_EQ(outcome(again), "ok");
+  const Result<Prediction> same = predict_run(again.value(), small());
+  ASSERT_EQ(outcome(same), "ok");
+  EXPECT_EQ(same.value().params, prediction.value().params);
+  EXPECT_EQ(same.value().replay.peak_tensor_bytes, prediction.value().replay.peak_tensor_bytes);
+}
+
+TEST(UntracedFamilies, AreCountedAndRefusedByName) {
+  for (const char* type : {"mixtral", "falcon", "bloom", "deepseek_v3", "t5", "llava", "stablelm"}) {
+    const Result<ModelConfig> config = read_model_config(R"({"model_type":")" + std::string(type) + "\"}");
+    ASSERT_EQ(outcome(config), "ok") << type;
+    EXPECT_GT(parameter_count(config.value()), 0u) << type;
+    const Result<Prediction> prediction = predict_run(config.value(), {});
+    EXPECT_EQ(outcome(prediction), "unsupported_recipe where=model_type read=" + std::string(type) +
+                                       " expected=family_step_not_modelled nearest=");
+  }
+}
+
+TEST(UntracedFamilies, RefuseAVariantThatNoModuleBuilds) {
+  for (const char* text : {R"({"model_type":"olmo","clip_qkv":8.0})", R"({"model_type":"phi","qk_layernorm":true})",
+                           R"({"model_type":"cohere","use_qk_norm":true})"}) {
+    const Result<ModelConfig> config = read_model_config(text);
+    ASSERT_EQ(outcome(config), "ok") << text;
+    EXPECT_EQ(config.value().untraced, "variant_step_not_modelled") << text;
+  }
+}
+
+TEST(LearnedPositions, EndSomewhere) {
+  const Result<ModelConfig> config = read_model_config(R"({"model_type":"gpt2"})");
+  Recipe recipe;
+  recipe.seq = 1025;
+  EXPECT_EQ(outcome(predict_run(config.value(), recipe)),
+            "unsupported_recipe where=seq read=1025 expected=seq_beyond_positions nearest=");
+}
+
+}  // namespace
+}  // namespace ledger

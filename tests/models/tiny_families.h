@@ -1,0 +1,50 @@
+// tiny_families.h - one small model of every family whose step is traced.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/config/model_config.h"
+
+namespace ledger::tiny {
+
+struct TinyFamily {
+  const char* name;    // of the test
+  const char* config;  // without the sizes below
+};
+
+inline constexpr TinyFamily kFamilies[] = {
+    {"llama", R"("model_type":"llama","num_key_value_heads":2)"},
+    {"mistral", R"("model_type":"mistral","num_key_value_heads":2)"},
+    {"qwen2", R"("model_type":"qwen2","num_key_value_heads":2)"},
+    {"qwen3", R"("model_type":"qwen3","num_key_value_heads":2,"head_dim":8)"},
+    {"granite",
+     R"("model_type":"granite","num_key_value_heads":2,"embedding_multiplier":3.0,"residual_multiplier":0.5,)"
+     R"("attention_multiplier":0.2,"logits_scaling":2.0)"},
+    {"smollm3", R"("model_type":"smollm3","num_key_value_heads":2,"no_rope_layer_interval":2)"},
+    {"gemma", R"("model_type":"gemma","num_key_value_heads":1,"head_dim":16)"},
+    {"gemma2", R"("model_type":"gemma2","num_key_value_heads":2,"head_dim":16,"query_pre_attn_scalar":24)"},
+    {"gemma3_text", R"("model_type":"gemma3_text","num_key_value_heads":1,"head_dim":16,"sliding_window_pattern":2)"},
+    {"phi", R"("model_type":"phi")"},
+    {"phi_relu", R"("model_type":"phi","hidden_act":"relu")"},
+    {"phi3", R"("model_type":"phi3","num_key_value_heads":2)"},
+    {"phi3_partial", R"("model_type":"phi3","num_key_value_heads":2,"partial_rotary_factor":0.5)"},
+    {"starcoder2", R"("model_type":"starcoder2","num_key_value_heads":2)"},
+    {"cohere", R"("model_type":"cohere","num_key_value_heads":2,"logit_scale":0.8)"},
+    {"cohere2", R"("model_type":"cohere2","num_key_value_heads":2,"logit_scale":0.8,"sliding_window_pattern":2)"},
+    {"olmo", R"("model_type":"olmo")"},
+    {"olmo2", R"("model_type":"olmo2","num_key_value_heads":2)"},
+    {"glm", R"("model_type":"glm","num_key_value_heads":2,"head_dim":8)"},
+    {"glm4", R"("model_type":"glm4","num_key_value_heads":2,"head_dim":8)"},
+    {"gpt_neox", R"("model_type":"gpt_neox","rotary_pct":0.5)"},
+    {"gpt_neox_sequential", R"("model_type":"gpt_neox","rotary_pct":0.5,"use_parallel_residual":false)"},
+    {"gpt2", R"("model_type":"gpt2","attn_pdrop":0.0,"resid_pdrop":0.2,"embd_pdrop":0.1)"},
+};
+
+inline std::string text_of(const TinyFamily& family) {
+  return std::string("{") + family.config +
+         R"(,"hidden_size":32,"num_hidden_layers":2,"num_attention_heads":4,"intermediate_size":48,"vocab_size":61,)"
+         R"("max_position_embeddings":64})";
+}
+
+}  // namespace ledger::tiny
