@@ -81,7 +81,22 @@ constexpr Reason kReasons[] = {
     {"plain_stack_has_a_loss_of_its_own", "a plain stack ends in a mean of squares; loss belongs to language models"},
     {"loss_needs_two_tokens", "this loss drops the last position, so a sequence needs at least 2 tokens"},
     {"compile_not_modelled", "torch.compile is not modelled yet"},
-    {"parallelism_not_modelled", "several GPUs are not modelled yet"},
+    {"fsdp_needs_ranks", "FSDP spreads a model over several GPUs; dp says how many, and is 1"},
+    {"ddp_needs_ranks", "buckets belong to DDP: dp of 2 or more, without FSDP"},
+    {"sharded_4_bit_not_modelled", "sharded 4-bit weights are not modelled yet; use lora, or DDP"},
+    {"fsdp_has_a_mixed_precision_of_its_own",
+     "FSDP casts by param_dtype and reduce_dtype; precision is the dtype of the shards, fp32 or bf16, without "
+     "autocast"},
+    {"fsdp_needs_non_reentrant_checkpointing", "under FSDP full and selective checkpointing are modelled"},
+    {"titan_units_share_no_weight",
+     "embedding and output layer share a weight, so they cannot be units apart; use units layers"},
+    {"titan_units_need_the_head_called",
+     "this loss reads the output layer without calling it, so a unit of its own would not be gathered; use units "
+     "layers"},
+    {"optimizer_not_for_shards",
+     "this optimizer wants whole matrices, or knows no sharded tensors; torch.optim AdamW and SGD are modelled under "
+     "FSDP"},
+    {"parallelism_not_modelled", "of several GPUs, DDP (dp) and FSDP2 (dp, fsdp 2) of decoders are modelled yet"},
     {"offload_not_modelled", "offloading is not modelled yet"},
 };
 

@@ -54,7 +54,8 @@ Verdict verdict_of(const Prediction& p) {
 std::uint64_t trainable_elements(const Trace& trace) {
   std::uint64_t sum = 0;
   for (const Parameter& parameter : trace.parameters) {
-    if (parameter.trainable) sum = plus(sum, trace.storages[parameter.storage].shape.numel());
+    if (!parameter.trainable) continue;
+    sum = plus(sum, parameter.elements != 0 ? parameter.elements : trace.storages[parameter.storage].shape.numel());
   }
   return sum;
 }

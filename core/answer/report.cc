@@ -170,6 +170,8 @@ constexpr NotModelled kNotModelled[] = {
      }},
     {"cudnn_workspace",
      [](const Prediction& p) { return traced_decoder(p) && p.recipe.attention == Attention::cudnn; }},
+    {"fsdp_stream_pools", [](const Prediction& p) { return traced_decoder(p) && p.recipe.fsdp != 0; }},
+    {"communication_library", [](const Prediction& p) { return p.recipe.dp > 1 && p.recipe.stack != Stack::course; }},
     {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},
     {"decode_passes_between",
      [](const Prediction& p) { return skips_passes(p) && p.recipe.kv_cache != KvCacheKind::fixed; }},
@@ -191,6 +193,7 @@ struct Note {
 };
 
 bool stays_fp32(const Recipe& r) {
+  if (r.fsdp == 2) return r.param_dtype == ShardDtype::fp32;
   const bool fp32_stream =
       r.precision == Precision::fp32 || ((r.method == Method::qlora || r.weights == Weights::int8) && r.prepare_kbit);
   return fp32_stream && !r.autocast && r.precision != Precision::amp_bf16;

@@ -25,6 +25,11 @@ constexpr SourceRow kSources[] = {
     {OpKind::efficient_attention, "pytorch transformers/cuda/attention.cu _efficient_attention_forward"},
     {OpKind::efficient_attention_backward, "pytorch transformers/cuda/attention_backward.cu"},
     {OpKind::copy_from_host, "axolotl offload_cpu.py CPU_Offloaded_Gradient_Checkpointer"},
+    {OpKind::all_gather, "pytorch _fsdp_collectives.py foreach_all_gather"},
+    {OpKind::gather_copy_in, "pytorch _fsdp_collectives.py foreach_all_gather"},
+    {OpKind::gather_copy_out, "pytorch _fsdp_collectives.py foreach_all_gather_copy_out"},
+    {OpKind::reduce_copy_in, "pytorch _fsdp_collectives.py foreach_reduce"},
+    {OpKind::reduce_scatter, "pytorch _fsdp_collectives.py foreach_reduce"},
     {OpKind::index_rows, "trl sft_trainer.py _chunked_cross_entropy_loss"},
     {OpKind::index_rows_backward, "trl sft_trainer.py _chunked_cross_entropy_loss"},
     {OpKind::sort_true_first, "trl sft_trainer.py _chunked_cross_entropy_loss"},
@@ -76,6 +81,7 @@ const char* optimizer_source(Optimizer optimizer) {
 
 const char* source_of(Category category, OpKind op, Optimizer optimizer) {
   if (category == Category::kv_cache) return "transformers cache_utils.py";
+  if (category == Category::communication && op == OpKind::zeros) return "pytorch c10d/reducer.cpp initialize_buckets";
   if (category == Category::optimizer_states || op == OpKind::optimizer_math) return optimizer_source(optimizer);
   if (category == Category::workspace && op == OpKind::workspace) return "pytorch CublasHandlePool.cpp, flash_api.cpp";
   for (const SourceRow& row : kSources) {

@@ -29,10 +29,11 @@ bool mixes_windows(const ModelConfig& c) {
 
 Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
     : config_(config), dims_(dims_of(config, options)), options_(options), names_(names_of(config)) {
-  ModuleBuilder builder(tape, options.weights, options.linears);
+  ModuleBuilder builder(tape, options.weights, options.linears, options.units);
   {
     const Tape::Scope scope(tape, names_.base);
     const std::string base = std::string(names_.base) + ".";
+    builder.open(kEmbeddingUnit);
     embed_tokens_ = Embedding::make(builder, base, names_.embed, dims_.V, dims_.h);
     if (config.style.norm == NormKind::rms_gemma)
       // Quantised models are loaded in bf16; preparing them widens parameters, not buffers.
@@ -45,12 +46,14 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
     {
       const Tape::Scope layers(tape, "layers.*");
       for (std::size_t i = 0; i < config.num_hidden_layers; ++i) {
+        builder.open(kFirstLayerUnit + static_cast<UnitId>(i));
         layers_.push_back(DecoderLayer::make(builder, config, dims_, i));
         layers_.back().self_attn.kind = options.attention;
         layers_.back().self_attn.layer = i;
         layers_.back().self_attn.repeats_kv = options.transformers_4 && options.attention != Attention::flash;
       }
     }
+    builder.open(kHeadUnit);
     norm_ = Norm::make(builder, base, names_.final_norm, config.style.norm, dims_.h, config.rms_norm_eps);
     if (config.style.position == Position::rotary)
       rotary_emb_ = RotaryEmbedding::make(tape, config, config.rope_theta, true, dims_);
@@ -84,9 +87,9 @@ Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerCont
   // checkpoint().
   switch (options_.checkpointing) {
     case Checkpointing::full:
-      return tape.checkpoint([&layer, &dims = dims_, hidden, context] { return layer.forward(hidden, context, dims); });
+      return tape.checkpoint([this, index, hidden, context] { return forward_layer(index, hidden, context); });
     case Checkpointing::selective:
-      return tape.checkpoint([&layer, &dims = dims_, hidden, context] { return layer.forward(hidden, context, dims); },
+      return tape.checkpoint([this, index, hidden, context] { return forward_layer(index, hidden, context); },
                              Keep::compute_intensive);
     case Checkpointing::full_reentrant:
       return tape.checkpoint_reentrant(
@@ -97,14 +100,28 @@ Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerCont
           [&layer, &dims = dims_, context](const Tensor& input) { return layer.forward(input, context, dims); },
           hidden);
     default:
-      return layer.forward(hidden, context, dims_);
+      return forward_layer(index, hidden, context);
   }
+}
+
+// The layer's module call, with the hooks of whoever spreads its parameters. Inside a checkpointed region they run in
+// forward only: GradientCheckpointingLayer checkpoints the call, hooks included.
+Tensor Llama::forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context) const {
+  const UnitId unit = kFirstLayerUnit + static_cast<UnitId>(index);
+  if (options_.units == nullptr) return layers_[index].forward(hidden, context, dims_);
+  const Tensor input = options_.units->before_forward(unit, hidden);
+  Tensor output = layers_[index].forward(input, context, dims_);
+  options_.units->after_forward(unit, output);
+  return output;
 }
 
 // The embedding module's output, which enable_input_require_grads() hooks onto.
 Tensor Llama::embed(const Tensor& ids) {
   Tape& tape = ids.tape();
+  ParameterUnits* const units = options_.units;
+  if (units != nullptr) units->before_forward(kEmbeddingUnit, Tensor());
   Tensor embeds = embed_tokens_.forward(ids);
+  if (units != nullptr) units->after_forward(kEmbeddingUnit, embeds);
   if (embed_scale_) embeds = embeds * to(embed_scale_, embed_tokens_.weight.dtype());
   if (options_.input_requires_grad && !embeds.requires_grad()) tape.require_grad(embeds);
   return embeds;
@@ -145,12 +162,14 @@ Tensor Llama::decode(const Tensor& ids) {
       hidden = run_layer(i, hidden, full ? context : local);
     }
   }
+  if (options_.units != nullptr) hidden = options_.units->before_forward(kHeadUnit, hidden);
   hidden = norm_.forward(hidden);
   return hidden;
 }
 
 Tensor Llama::logits_of(const Tensor& hidden) {
   Tensor logits = lm_head_.forward(alias(hidden));  // hidden[:, slice(0, None), :] takes all of it
+  if (options_.units != nullptr) options_.units->after_forward(kHeadUnit, logits);
   if (config_.logits_divisor != 0) logits = logits / config_.logits_divisor;        // Granite
   if (config_.logits_multiplier != 0) logits = logits * config_.logits_multiplier;  // Cohere
   if (config_.logits_softcap == 0) return logits;
@@ -169,6 +188,14 @@ Tensor Llama::full_logits_loss(const Tensor& hidden, const Tensor& ids) {
 }
 
 Tensor Llama::forward(const Tensor& ids) {
+  if (options_.units == nullptr) return forward_with_loss(ids);
+  options_.units->before_forward(kRootUnit, Tensor());
+  Tensor loss = forward_with_loss(ids);
+  options_.units->after_forward(kRootUnit, loss);
+  return loss;
+}
+
+Tensor Llama::forward_with_loss(const Tensor& ids) {
   const Tensor hidden = decode(ids);
   const Tape::In in(ids.tape(), Category::logits);
   const HeadLossFunction head_loss = head_loss_of(options_.loss);

@@ -21,6 +21,8 @@ class Llama : public Model {
   void skip_tokens(KvCache& cache, std::uint64_t seen) override;
 
  private:
+  Tensor forward_with_loss(const Tensor& ids);
+  Tensor forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context) const;
   Tensor full_logits_loss(const Tensor& hidden, const Tensor& ids);
   Tensor decode(const Tensor& ids);  // LlamaModel.forward: last hidden state
   Tensor run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context);

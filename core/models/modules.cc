@@ -18,6 +18,12 @@ bool LinearPolicy::adapts(std::string_view name) const {
 
 Tensor ModuleBuilder::make(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role,
                            bool trainable) {
+  if (units_ != nullptr) {
+    Tensor trained;
+    Tensor parameter = units_->parameter(name, shape, dtype, role, trainable, trained);
+    if (trainable) trainable_.push_back(trained);
+    return parameter;
+  }
   Tensor parameter = tape_.parameter(name, shape, dtype, role, trainable);
   if (trainable) trainable_.push_back(parameter);
   return parameter;

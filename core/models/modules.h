@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/models/linear.h"
+#include "core/models/parameter_units.h"
 #include "core/trace/operators.h"
 
 namespace ledger {
@@ -29,8 +30,12 @@ struct LinearPolicy {
 // Creates a model's parameters in the framework's order and remembers those that are trained.
 class ModuleBuilder {
  public:
-  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {})
-      : tape_(tape), dtype_(dtype), policy_(std::move(policy)) {}
+  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {}, ParameterUnits* units = nullptr)
+      : tape_(tape), dtype_(dtype), policy_(std::move(policy)), units_(units) {}
+
+  void open(UnitId unit) {
+    if (units_ != nullptr) units_->open(unit);
+  }
 
   // `path` is the module's name in state dicts; the scope of ledger lines is the tape's, with layer numbers starred
   // out. Frozen when adapters are trained instead.
@@ -50,6 +55,7 @@ class ModuleBuilder {
   Tape& tape_;
   DType dtype_;
   LinearPolicy policy_;
+  ParameterUnits* units_;
   std::vector<Tensor> trainable_;
 };
 

@@ -40,6 +40,7 @@ Node* Tape::accumulator_of(const Tensor& leaf) {
     node->outputs[0] = {impl->shape, impl->dtype};
     node->variable = leaf;
     node->dependencies = node->visited = 0;
+    node->hook = -1;
     impl->accumulator = node;
   }
   return impl->accumulator;
@@ -74,6 +75,7 @@ Node* Tape::node(BackwardRule rule, std::span<const Tensor* const> inputs) {
   node->edge_count = static_cast<std::uint8_t>(inputs.size());
   node->attr = {};
   node->dependencies = node->visited = 0;
+  node->hook = -1;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& input = *inputs[i];
     node->edges[i] = {input ? edge_target(input) : nullptr, input ? input.impl()->output_nr : std::uint8_t{0}};
@@ -350,7 +352,33 @@ void Tape::backward(const Tensor& root) {
     scope_ = scope;
   }
   backward_from(root, seed);
+  end_backward();
   in_backward_ = false;
+}
+
+void Tape::end_backward() {
+  // A callback may add none, but it may hold tensors that die with it.
+  const std::vector<std::function<void()>> callbacks = std::exchange(at_backward_end_, {});
+  for (const std::function<void()>& callback : callbacks)
+    callback();
+  hooks_.clear();
+}
+
+void Tape::before_gradient_of(const Tensor& output, std::function<void()> hook) {
+  Node* node = output.impl()->grad_fn;
+  if (node == nullptr) return;
+  node->hook = static_cast<std::int32_t>(hooks_.size());
+  hooks_.push_back(std::move(hook));
+}
+
+Tensor Tape::after_gradient_of(const Tensor& input, std::function<void()> hook) {
+  Node* graph_node = node(backward::hooked, {&input});
+  if (graph_node == nullptr || graph_node == &recompute_node_) return input;
+  Tensor output = detach(input);
+  graph_node->attr.i[0] = static_cast<std::int64_t>(hooks_.size());
+  hooks_.push_back(std::move(hook));
+  attach(graph_node, output);
+  return output;
 }
 
 void Tape::backward_from(const Tensor& root, const Tensor& seed) {
@@ -389,6 +417,7 @@ void Tape::evaluate(Node* node, std::vector<Node*>& ready) {
   Gradients outputs;
   {
     const Gradients inputs = std::move(node->pending);
+    if (node->hook >= 0) call_hook(static_cast<std::size_t>(node->hook));
     node->rule(*node, inputs, outputs);
     validate(*node, outputs);
   }
@@ -431,20 +460,30 @@ void Tape::deliver(Edge& edge, Tensor gradient, std::vector<Node*>& ready) {
   }
 }
 
+void Tape::after_accumulation(const Tensor& leaf, std::function<void(Tensor&)> hook) {
+  leaf.impl()->accumulated = static_cast<std::int32_t>(leaf_hooks_.size());
+  leaf_hooks_.push_back(std::move(hook));
+}
+
 void Tape::accumulate_grad(Node& node, Tensor gradient) {
-  TensorImpl* leaf = node.variable.impl();
   if (!gradient) return;
-  if (leaf->grad) {
-    add_inplace(leaf->grad, gradient);
+  TensorImpl* leaf = node.variable.impl();
+  add_to_grad(*leaf, std::move(gradient));
+  if (leaf->accumulated >= 0) leaf_hooks_[static_cast<std::size_t>(leaf->accumulated)](leaf->grad);
+}
+
+void Tape::add_to_grad(TensorImpl& leaf, Tensor gradient) {
+  if (leaf.grad) {
+    add_inplace(leaf.grad, gradient);
     return;
   }
   const bool steal = gradient.impl()->refs == 1 && gradient.is_contiguous();
   // A gradient in another layout is copied into the parameter's (clone_obey_contract).
   const Tensor copy = steal ? Tensor() : gradient.is_contiguous() ? clone(gradient) : contiguous(gradient);
-  leaf->grad = steal ? std::move(gradient) : copy;
-  if (leaf->parameter >= 0) {
-    relabel(leaf->grad, Category::gradients);
-    trace_.parameters[static_cast<std::size_t>(leaf->parameter)].gradient = leaf->grad.impl()->storage->id;
+  leaf.grad = steal ? std::move(gradient) : copy;
+  if (leaf.parameter >= 0) {
+    relabel(leaf.grad, Category::gradients);
+    trace_.parameters[static_cast<std::size_t>(leaf.parameter)].gradient = leaf.grad.impl()->storage->id;
   }
 }
 

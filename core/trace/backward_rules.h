@@ -30,6 +30,7 @@ void nll_loss(Node& node, const Gradients& in, Gradients& out);
 void index_rows(Node& node, const Gradients& in, Gradients& out);
 void never(Node& node, const Gradients& in, Gradients& out);  // of results that no loss depends on
 void offloaded(Node& node, const Gradients& in, Gradients& out);
+void hooked(Node& node, const Gradients& in, Gradients& out);
 void reentrant(Node& node, const Gradients& in, Gradients& out);
 void sub(Node& node, const Gradients& in, Gradients& out);
 void div(Node& node, const Gradients& in, Gradients& out);

@@ -78,6 +78,7 @@ struct Node {
   std::array<SavedTensor, kMaxSaved> saved;
   std::array<OutputMeta, kMaxOutputs> outputs;
   CheckpointFrame* frame = nullptr;  // owned reference; reentrant checkpoints only
+  std::int32_t hook = -1;  // a function of the tape's to call before the rule: a hook on its output's gradient
   Attr attr;
   Shape input_shape;  // of the first input, for rules that restore it (view, slice)
   DType input_dtype = DType::f32;

@@ -28,6 +28,13 @@ namespace ledger {
   X(cumsum, "cumsum")                   /* out0 = running sums of in0 along the last dimension */ \
   X(zeros_like, "zeros_like")           /* out0 = 0, an optimizer state */ \
   X(workspace, "workspace")             /* out0: uninitialised scratch memory of a library call; nothing is computed */ \
+  /* collectives, as rank 0 sees them; sizes only, no executor computes them yet */ \
+  X(gather_copy_in, "all_gather_copy_in")      /* shards into this rank's part of an all-gather's output, in its dtype */ \
+  X(all_gather, "_allgather_base_")            /* out0 = the shards of all ranks */ \
+  X(gather_copy_out, "split_with_sizes_copy")  /* out0.. = a unit's parameters, from in0 */ \
+  X(reduce_copy_in, "chunk_cat")               /* out0 = in0.. by rank, padded, in out0's dtype */ \
+  X(reduce_scatter, "_reduce_scatter_base_")   /* out0 = this rank's part of the mean of in0 over all ranks */ \
+  X(all_reduce, "allreduce_")                  /* out0 = mean of in0 over all ranks, in place */ \
   /* element-wise */ \
   X(to_copy, "_to_copy")                /* out0 = in0 in out0's dtype */ \
   X(clone, "clone")                     /* out0 = in0, same dtype, out0's own strides */ \

@@ -45,19 +45,24 @@ Trace Tape::finish() {
   finished_ = muted_ = true;
   forward_workspace_.reset();
   backward_workspace_.reset();
+  leaf_hooks_.clear();
   return std::move(trace_);
+}
+
+StorageId Tape::add_storage(OpKind op, const Shape& shape, DType dtype) {
+  const Bytes bytes = times(shape.numel(), element_bytes(dtype));
+  if (muted_ || bytes == 0) return kNoStorage;
+  if (is_overflow(bytes)) trace_.overflow = true;
+  const auto id = static_cast<StorageId>(trace_.storages.size());
+  trace_.storages.push_back({bytes, shape, dtype, category_, op, scope_, layer_});
+  trace_.events.push_back({EventType::alloc, category_, id});
+  return id;
 }
 
 StorageRef* Tape::new_storage(OpKind op, const Shape& shape, DType dtype) {
   StorageRef* storage = storages_.take();
   storage->refs = 1;
-  storage->id = kNoStorage;
-  const Bytes bytes = times(shape.numel(), element_bytes(dtype));
-  if (muted_ || bytes == 0) return storage;
-  if (is_overflow(bytes)) trace_.overflow = true;
-  storage->id = static_cast<StorageId>(trace_.storages.size());
-  trace_.storages.push_back({bytes, shape, dtype, category_, op, scope_, layer_});
-  trace_.events.push_back({EventType::alloc, category_, storage->id});
+  storage->id = add_storage(op, shape, dtype);
   return storage;
 }
 
@@ -89,6 +94,7 @@ TensorImpl* Tape::new_impl(DType dtype, const Shape& shape) {
   impl->grad_fn = nullptr;
   impl->accumulator = nullptr;
   impl->parameter = -1;
+  impl->accumulated = -1;
   impl->offset = 0;
   impl->shape = shape;
   return impl;
@@ -146,6 +152,24 @@ Tensor Tape::view_of(const Tensor& base, const Shape& shape, const Strides& stri
 
 Tensor Tape::detach(const Tensor& tensor) {
   return view_of(tensor, tensor.shape(), tensor.impl()->strides, 0);
+}
+
+Tensor Tape::unbacked(const Shape& shape, DType dtype) {
+  TensorImpl* impl = new_impl(dtype, shape);
+  impl->storage = storages_.take();
+  impl->storage->refs = 1;
+  impl->storage->id = kNoStorage;
+  impl->strides = contiguous_strides(shape);
+  return Tensor::adopt(impl);
+}
+
+void Tape::alloc_storage(const Tensor& tensor, const Shape& flat, OpKind op) {
+  tensor.impl()->storage->id = add_storage(op, flat, tensor.dtype());
+}
+
+void Tape::free_storage(const Tensor& tensor) {
+  const StorageId id = std::exchange(tensor.impl()->storage->id, kNoStorage);
+  if (id != kNoStorage) trace_.events.push_back({EventType::free, Category::activations, id});
 }
 
 Tensor Tape::scratch(const Shape& shape, DType dtype) {

@@ -58,6 +58,10 @@ class Tape {
   Tensor parameter(std::string_view name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable);
   Tensor view_of(const Tensor& base, const Shape& shape, const Strides& strides, std::uint64_t offset);
   Tensor detach(const Tensor& tensor);
+  // A tensor that has no memory yet, and memory taken and given up while handles and views stay: storage().resize_().
+  Tensor unbacked(const Shape& shape, DType dtype);
+  void alloc_storage(const Tensor& tensor, const Shape& flat, OpKind op);
+  void free_storage(const Tensor& tensor);
 
   // Records that `op` ran. Call after its outputs were allocated.
   void run(OpKind op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs, Attr attr = {});
@@ -97,6 +101,18 @@ class Tape {
   // gradient_checkpointing/offload_cpu.py, CPU_Offloaded_Gradient_Checkpointer (after unsloth).
   Tensor checkpoint_offloaded(const std::function<Tensor(const Tensor&)>& region, const Tensor& input);
   Tensor rerun(CheckpointFrame& frame, const Tensor& input, const Tensor& gradient);
+
+  // --- hooks ---------------------------------------------------------------------------------------------------------
+  // For parallelism: called when the gradient of `output` is there and before its node runs (Tensor.register_hook),
+  // when that of `input` is (an identity node, whose result is used in its place), and when a backward pass is over
+  // (engine.queue_callback). They are forgotten with the pass.
+  void before_gradient_of(const Tensor& output, std::function<void()> hook);
+  Tensor after_gradient_of(const Tensor& input, std::function<void()> hook);
+  void at_backward_end(std::function<void()> callback) { at_backward_end_.push_back(std::move(callback)); }
+  // For the rest of the trace: called with .grad of a leaf when a gradient was added
+  // (register_post_accumulate_grad_hook).
+  void after_accumulation(const Tensor& leaf, std::function<void(Tensor&)> hook);
+  void call_hook(std::size_t index) { hooks_[index](); }
 
   // tensor.requires_grad_(): makes a leaf of a tensor that no graph leads to.
   void require_grad(const Tensor& tensor);
@@ -180,6 +196,7 @@ class Tape {
 
   NameId intern(NameId parent, const char* name);
   TensorImpl* new_impl(DType dtype, const Shape& shape);
+  StorageId add_storage(OpKind op, const Shape& shape, DType dtype);
   StorageRef* new_storage(OpKind op, const Shape& shape, DType dtype);
   void release_storage(StorageRef* storage);
   void release_impl(TensorImpl* impl);
@@ -207,9 +224,11 @@ class Tape {
   };
   std::vector<Suspended> count_dependencies(Node* root);
   void evaluate(Node* node, std::vector<Node*>& ready);
+  void end_backward();
   void validate(Node& node, Gradients& gradients);
   void deliver(Edge& edge, Tensor gradient, std::vector<Node*>& ready);
   void accumulate_grad(Node& node, Tensor gradient);
+  void add_to_grad(TensorImpl& leaf, Tensor gradient);
 
   Trace trace_;
   TapeOptions options_;
@@ -235,6 +254,8 @@ class Tape {
   CheckpointFrame* recomputing_ = nullptr;
   bool was_kept_ = false;  // the operator being recomputed takes its result from the frame: it does not run
   std::int64_t offloaded_ = 0;
+  std::vector<std::function<void()>> hooks_, at_backward_end_;
+  std::vector<std::function<void(Tensor&)>> leaf_hooks_;
   Node recompute_node_;  // stands in for nodes of a recomputation, whose graph is thrown away
   std::vector<TensorImpl*> autocast_cached_;
   std::vector<Node*> dying_;

@@ -67,9 +67,10 @@ struct TensorImpl {
   std::uint8_t output_nr = 0;  // which output of grad_fn this is
   Tape* tape = nullptr;
   StorageRef* storage = nullptr;
-  Node* grad_fn = nullptr;      // owned reference; null for leaves
-  Node* accumulator = nullptr;  // not owned: it lives as long as a graph leads to it
-  std::int32_t parameter = -1;  // index into Trace::parameters
+  Node* grad_fn = nullptr;        // owned reference; null for leaves
+  Node* accumulator = nullptr;    // not owned: it lives as long as a graph leads to it
+  std::int32_t parameter = -1;    // index into Trace::parameters
+  std::int32_t accumulated = -1;  // a function of the tape's that gets the gradient after each accumulation
   std::uint64_t offset = 0;
   Shape shape;
   Strides strides{};

@@ -6,7 +6,7 @@ namespace {
 constexpr std::array<const char*, kCategories> kCategoryNames = {
     "weights",     "master_weights", "buffers", "gradients", "optimizer_states",
     "inputs",      "activations",    "logits",  "kv_cache",  "activation_gradients",
-    "temporaries", "workspace",
+    "temporaries", "communication", "workspace",
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ enum class Category : std::uint8_t {
   kv_cache,              // keys and values of earlier tokens, while generating
   activation_gradients,  // born in the backward pass
   temporaries,           // born in the optimizer step and not kept
+  communication,         // buffers of collectives: all-gather outputs, reduce-scatter inputs, buckets
   workspace,             // scratch memory of libraries inside the allocator; not counted in tensor bytes
   count_
 };
@@ -101,6 +102,7 @@ struct Parameter {
   StorageId gradient = 0;  // latest storage of its .grad; kNoStorage when it never had one
   enum class Role : std::uint8_t { matrix, bias, norm } role = Role::matrix;
   bool trainable = true;
+  std::uint64_t elements = 0;  // of the whole parameter, of which the storage may be a shard; 0: as many as it has
 };
 
 inline constexpr StorageId kNoStorage = ~StorageId{0};

@@ -5,6 +5,8 @@
 
 #include "core/models/causal_lm_loss.h"
 #include "core/models/model.h"
+#include "core/parallel/ddp.h"
+#include "core/parallel/fsdp2.h"
 #include "core/training/optimizer.h"
 #include "core/training/support.h"
 
@@ -56,6 +58,15 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   return model;
 }
 
+Fsdp2::Options fsdp2_options(const Recipe& recipe) {
+  const auto dtype = [](ShardDtype d) { return d == ShardDtype::bf16 ? DType::bf16 : DType::f32; };
+  return {.world = recipe.dp,
+          .param_dtype = dtype(recipe.param_dtype),
+          .reduce_dtype = dtype(recipe.reduce_dtype),
+          .reshard_after_forward = recipe.reshard_after_forward,
+          .titan_units = recipe.units == Units::titan};
+}
+
 bool autocasts(const Recipe& recipe) {
   return recipe.precision == Precision::amp_bf16 || recipe.precision == Precision::amp_fp16 || recipe.autocast;
 }
@@ -96,7 +107,11 @@ class TrainingLoop {
   TrainingLoop(Tape& tape, const ModelConfig& config, const Recipe& recipe, const TraceOptions& options)
       : tape_(tape), recipe_(recipe), options_(options), optimizer_(make_optimizer(recipe.optimizer)) {
     tape_.begin_phase("load");
-    model_ = build_model(tape_, config, model_options(recipe, options));
+    ModelOptions model = model_options(recipe, options);
+    if (recipe.fsdp == 2) units_ = std::make_unique<Fsdp2>(tape_, fsdp2_options(recipe));
+    model.units = units_.get();
+    model_ = build_model(tape_, config, model);
+    if (recipe.dp > 1 && recipe.fsdp == 0) ddp_.emplace(tape_, model_->trainable(), recipe.ddp_bucket_view);
     if (recipe.precision == Precision::amp_fp16) scaler_.emplace(tape_);
   }
 
@@ -155,7 +170,9 @@ class TrainingLoop {
   Tape& tape_;
   const Recipe& recipe_;
   const TraceOptions& options_;
+  std::unique_ptr<ParameterUnits> units_;
   std::unique_ptr<Model> model_;
+  std::optional<Ddp> ddp_;
   std::unique_ptr<OptimizerStep> optimizer_;
   std::optional<GradScaler> scaler_;
   Tensor inputs_;

@@ -19,6 +19,7 @@ struct Refusal {
 
 // Order: what no framework can run, then what is not modelled yet.
 bool fp32_stream(const Recipe& r) {
+  if (r.fsdp == 2) return r.param_dtype == ShardDtype::fp32;
   return r.precision == Precision::fp32 ||
          ((r.method == Method::qlora || r.weights == Weights::int8) && r.prepare_kbit);
 }
@@ -123,13 +124,43 @@ constexpr Refusal kRefusals[] = {
      }},
     {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss == Loss::vocab_parallel; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
-    {"dp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.dp != 1; }},
+    {"fsdp", "fsdp_needs_ranks", [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.dp < 2; }},
+    {"fsdp", "parallelism_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.fsdp == 1 || (r.fsdp == 2 && c.architecture == Architecture::plain);
+     }},
+    {"method", "sharded_4_bit_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.method == Method::qlora; }},
+    {"precision", "fsdp_has_a_mixed_precision_of_its_own",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.fsdp != 0 && ((r.precision != Precision::bf16 && r.precision != Precision::fp32) || r.autocast);
+     }},
+    {"checkpointing", "fsdp_needs_non_reentrant_checkpointing",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.fsdp != 0 &&
+              (r.checkpointing == Checkpointing::full_reentrant || r.checkpointing == Checkpointing::offload);
+     }},
+    {"units", "titan_units_share_no_weight",
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.fsdp != 0 && r.units == Units::titan && c.tie_word_embeddings;
+     }},
+    {"loss", "titan_units_need_the_head_called",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.fsdp != 0 && r.units == Units::titan && r.loss != Loss::full;
+     }},
+    {"optimizer", "optimizer_not_for_shards",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.fsdp != 0 && r.optimizer != Optimizer::adamw_fused && r.optimizer != Optimizer::adamw_foreach &&
+              r.optimizer != Optimizer::adamw_forloop && r.optimizer != Optimizer::sgd &&
+              r.optimizer != Optimizer::sgd_momentum;
+     }},
+    {"ddp_bucket_view", "ddp_needs_ranks",
+     [](const ModelConfig&, const Recipe& r) { return r.ddp_bucket_view && (r.dp < 2 || r.fsdp != 0); }},
     {"tp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.tp != 1; }},
     {"pp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.pp != 1; }},
     {"cp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.cp != 1; }},
     {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
     {"zero", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero != 0; }},
-    {"fsdp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0; }},
     {"sequence_parallel", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel; }},
     {"offload", "offload_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.offload != Offload::none; }},

@@ -101,6 +101,19 @@ inline std::vector<Settings> recipe_grid() {
           {{"method", "lora"}, {"weights", "int8"}, {"prepare_kbit", prepare}, {"checkpointing", checkpointing}});
   }
   grid.push_back({{"method", "lora"}, {"weights", "int8"}, {"autocast", "true"}});
+  grid.push_back({{"dp", "2"}, {"grad_accum", "2"}});
+  for (const char* method : {"full", "lora", "qlora"})
+    grid.push_back({{"dp", "3"}, {"ddp_bucket_view", "true"}, {"method", method}});
+  for (const char* checkpointing : {"none", "full", "selective"}) {
+    for (const char* reshard : {"true", "false"})
+      grid.push_back({{"dp", "5"},
+                      {"fsdp", "2"},
+                      {"precision", "fp32"},
+                      {"reshard_after_forward", reshard},
+                      {"checkpointing", checkpointing}});
+  }
+  grid.push_back({{"dp", "2"}, {"fsdp", "2"}, {"method", "lora"}, {"grad_accum", "2"}});
+  grid.push_back({{"dp", "2"}, {"fsdp", "2"}, {"units", "titan"}, {"reduce_dtype", "bf16"}, {"checkpointing", "full"}});
   for (const char* precision : {"bf16", "fp32"}) {
     grid.push_back({{"optimizer", "muon"}, {"precision", precision}});
     grid.push_back({{"optimizer", "galore_adamw"}, {"precision", precision}});

@@ -6,7 +6,7 @@ export type Bytes = number; // integers below 2^53
 
 export const CATEGORIES = [
   'weights', 'master_weights', 'buffers', 'optimizer_states', 'gradients', 'inputs', 'activations', 'logits',
-  'kv_cache', 'activation_gradients', 'temporaries', 'workspace',
+  'kv_cache', 'activation_gradients', 'temporaries', 'communication', 'workspace',
 ] as const;
 export type Category = (typeof CATEGORIES)[number];
 

@@ -159,6 +159,7 @@ export const en = {
   'category.kv_cache': 'Key/value cache',
   'category.activation_gradients': 'Activation gradients',
   'category.temporaries': 'Temporaries',
+  'category.communication': 'Communication buffers',
   'category.workspace': 'Library workspace',
   'category.tensors': 'Tensors',
   'category.library_workspace': 'Library workspace',

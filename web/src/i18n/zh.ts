@@ -161,6 +161,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'category.kv_cache': '键/值缓存',
   'category.activation_gradients': '激活值梯度',
   'category.temporaries': '临时张量',
+  'category.communication': '通信缓冲区',
   'category.workspace': '库工作区',
   'category.tensors': '张量',
   'category.library_workspace': '库工作区',

@@ -1,0 +1,234 @@
+#include "core/parallel/fsdp2.h"
+
+#include <algorithm>
+
+namespace ledger {
+namespace {
+
+Dim elements(std::uint64_t count) {
+  return {count, Sym::none};
+}
+
+}  // namespace
+
+// --- units
+// ------------------------------------------------------------------------------------------------------------------
+
+bool Fsdp2::is_unit(UnitId unit) const {
+  return options_.titan_units || unit == kRootUnit || unit >= kFirstLayerUnit;
+}
+
+Fsdp2::Group& Fsdp2::group_of(UnitId unit) {
+  const std::size_t index = is_unit(unit) ? unit : kRootUnit;
+  if (index >= groups_.size()) groups_.resize(index + 1);
+  return groups_[index];
+}
+
+// The caller's word counts for the root, too; only without one (None) would the root stay gathered. torchtitan keeps the
+// head, which backward needs first.
+bool Fsdp2::reshards_after_forward(const Group& group) const {
+  return options_.reshard_after_forward && static_cast<UnitId>(&group - groups_.data()) != kHeadUnit;
+}
+
+// FSDPParam._init_sharded_param and init_unsharded_param.
+Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable,
+                        Tensor& trained) {
+  Param param;
+  Shape shard = shape;
+  shard.set(0, elements(divide_up(shape[0].size, options_.world)));
+  param.shard = tape_.parameter(name, shard, dtype, role, trainable);
+  param.shard_elements = shard.numel();
+  tape_.trace().parameters.back().elements = shape.numel();
+  param.unsharded = tape_.unbacked(shape, options_.param_dtype);
+  param.unsharded.impl()->requires_grad = trainable;
+  trained = param.shard;
+  Tensor result = param.unsharded;
+  open_->params.push_back(std::move(param));
+  return result;
+}
+
+// --- gathering
+// --------------------------------------------------------------------------------------------------------------
+
+// foreach_all_gather: shards in another dtype are cast into one flat input first, which is copied into the output.
+void Fsdp2::unshard(Group& group) {
+  if (group.gathered || group.all_gather || group.params.empty()) return;
+  const Tape::Scope scope(tape_, "all_gather");
+  const Tape::Layer no_layer(tape_, -1);
+  const Tape::In in(tape_, Category::communication);
+  std::uint64_t total = 0, cast = 0;
+  std::vector<const Tensor*> shards;
+  for (const Param& param : group.params) {
+    total = plus(total, param.shard_elements);
+    if (param.shard.dtype() != options_.param_dtype) cast = plus(cast, param.shard_elements);
+    shards.push_back(&param.shard);
+  }
+  Tensor flat_input;
+  if (cast != 0) flat_input = tape_.empty(OpKind::gather_copy_in, {elements(cast)}, options_.param_dtype);
+  group.all_gather = tape_.empty(OpKind::all_gather, {elements(times(total, options_.world))}, options_.param_dtype);
+  const Tensor* output = &group.all_gather;
+  tape_.run(OpKind::gather_copy_in, shards, {&output, 1});
+  tape_.run(OpKind::all_gather, {}, {&group.all_gather});
+}
+
+// In forward the output is kept until the next unit's copy-out, so that the two may overlap.
+void Fsdp2::wait_for_unshard(Group& group) {
+  if (!group.all_gather) return;
+  const bool forward = group.state == State::forward;
+  const Tensor previous = forward ? std::move(all_gather_state_) : Tensor();  // a local name keeps it until the end
+  {
+    const Tape::Scope scope(tape_, "unsharded");
+    const Tape::Layer no_layer(tape_, -1);
+    const Tape::In in(tape_, Category::weights);
+    std::vector<const Tensor*> outputs;
+    for (const Param& param : group.params) {
+      const std::uint64_t padded = times(param.shard_elements, options_.world);
+      tape_.alloc_storage(param.unsharded, {elements(padded)}, OpKind::gather_copy_out);
+      outputs.push_back(&param.unsharded);
+    }
+    const Tensor* input = &group.all_gather;
+    tape_.run(OpKind::gather_copy_out, {&input, 1}, outputs);
+  }
+  group.gathered = true;
+  if (forward) all_gather_state_ = group.all_gather;
+  group.all_gather.reset();
+}
+
+void Fsdp2::reshard(Group& group) {
+  if (!group.gathered) return;
+  for (const Param& param : group.params)
+    tape_.free_storage(param.unsharded);
+  group.gathered = false;
+}
+
+// --- hooks
+// ------------------------------------------------------------------------------------------------------------------
+
+Tensor Fsdp2::before_forward(UnitId unit, const Tensor& input) {
+  if (!is_unit(unit)) return input;
+  Group& group = group_of(unit);
+  if (group.in_backward) return input;
+  group.state = State::forward;
+  unshard(group);
+  wait_for_unshard(group);
+  if (!input || !input.requires_grad() || group.params.empty()) return input;
+  return tape_.after_gradient_of(input, [this, &group] { post_backward(group); });
+}
+
+void Fsdp2::after_forward(UnitId unit, const Tensor& output) {
+  if (!is_unit(unit)) return;
+  Group& group = group_of(unit);
+  if (group.in_backward) return;
+  if (!group.params.empty()) {
+    if (reshards_after_forward(group)) reshard(group);
+    group.post_forward_indices.push_back(post_forward_order_.size());
+    post_forward_order_.push_back(static_cast<std::size_t>(&group - groups_.data()));
+  }
+  group.state = State::idle;
+  if (tape_.grad_enabled() && output.requires_grad())
+    tape_.before_gradient_of(output, [this, &group] { pre_backward(group); });
+  if (unit == kRootUnit) all_gather_state_.reset();
+}
+
+void Fsdp2::pre_backward(Group& group) {
+  group.in_backward = true;
+  if (!callback_queued_) {
+    callback_queued_ = true;
+    tape_.at_backward_end([this] { end_of_backward(); });
+  }
+  if (group.state == State::pre_backward || group.params.empty()) return;
+  group.state = State::pre_backward;
+  unshard(group);
+  wait_for_unshard(group);
+  // Prefetch the unit that ended forward before this one.
+  if (group.post_forward_indices.empty()) return;
+  const std::size_t index = group.post_forward_indices.back();
+  group.post_forward_indices.pop_back();
+  if (index > 0) unshard(groups_[post_forward_order_[index - 1]]);
+}
+
+void Fsdp2::post_backward(Group& group) {
+  group.state = State::post_backward;
+  std::vector<Param*> with_gradient;
+  std::vector<Tensor> gradients;
+  for (Param& param : group.params) {
+    Tensor& gradient = param.unsharded.impl()->grad;
+    if (!gradient) continue;
+    with_gradient.push_back(&param);
+    gradients.push_back(std::move(gradient));
+  }
+  reshard(group);
+  if (!gradients.empty()) reduce(with_gradient, gradients);
+}
+
+// --- reducing
+// ---------------------------------------------------------------------------------------------------------------
+
+// foreach_reduce: the flat input of one unit stays until the next unit reduces.
+void Fsdp2::reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradients) {
+  reduce_scatter_state_.reset();
+  const Tape::Scope scope(tape_, "reduce_scatter");
+  const Tape::Layer no_layer(tape_, -1);
+  const Tape::In in(tape_, Category::communication);
+  std::uint64_t total = 0;
+  std::vector<const Tensor*> inputs;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    total = plus(total, params[i]->shard_elements);
+    inputs.push_back(&gradients[i]);
+  }
+  const Shape padded{elements(times(total, options_.world))};
+  const DType dtype = options_.reduce_dtype, computed = gradients.front().dtype();
+  reduce_scatter_state_ = tape_.empty(OpKind::reduce_copy_in, padded, dtype);
+  const Tensor* output = &reduce_scatter_state_;
+  {
+    Tensor narrowed;  // narrowing casts go through a buffer in the gradients' dtype
+    if (element_bytes(computed) > element_bytes(dtype)) {
+      narrowed = tape_.empty(OpKind::reduce_copy_in, padded, computed);
+      output = &narrowed;
+    }
+    tape_.run(OpKind::reduce_copy_in, inputs, {&output, 1});
+    if (narrowed) copy_into(reduce_scatter_state_, narrowed);
+  }
+  const Tensor last = gradients.back();  // the name that a loop over the gradients leaves bound
+  gradients.clear();
+  Tensor reduced;
+  {
+    const Tape::In gradients_in(tape_, Category::gradients);
+    reduced = tape_.empty(OpKind::reduce_scatter, {elements(total)}, dtype);
+    tape_.run(OpKind::reduce_scatter, {&reduce_scatter_state_}, {&reduced});
+    reduced = to(reduced, params.front()->shard.dtype());
+  }
+  keep_gradients(params, std::move(reduced));
+}
+
+// The shards' gradients are views of the reduced one, or are added to those of earlier micro-batches.
+void Fsdp2::keep_gradients(const std::vector<Param*>& params, Tensor reduced) {
+  std::uint64_t offset = 0;
+  for (Param* param : params) {
+    TensorImpl& shard = *param->shard.impl();
+    const Tensor gradient = tape_.view_of(reduced, shard.shape, shard.strides, offset);
+    offset += param->shard_elements;
+    if (shard.grad) {
+      add_inplace(shard.grad, gradient);
+    } else {
+      shard.grad = gradient;
+    }
+    tape_.trace().parameters[static_cast<std::size_t>(shard.parameter)].gradient = shard.grad.impl()->storage->id;
+  }
+}
+
+// _root_post_backward_final_callback: units whose input needs no gradient reduce here, the root first.
+void Fsdp2::end_of_backward() {
+  for (Group& group : groups_) {
+    if (group.state != State::post_backward && !group.params.empty()) post_backward(group);
+    group.state = State::idle;
+    group.in_backward = false;
+    group.all_gather.reset();
+    group.post_forward_indices.clear();
+  }
+  post_forward_order_.clear();
+  reduce_scatter_state_.reset();
+  callback_queued_ = false;
+}
+
+}  // namespace ledger

@@ -1,0 +1,72 @@
+// fsdp2.h - torch.distributed.fsdp.fully_shard as rank 0 lives it: parameters sharded along their first dimension, each
+// unit gathered before it runs and its gradients reduced and scattered after.
+//
+// Source: torch/distributed/fsdp/_fully_shard/{_fsdp_state,_fsdp_param_group,_fsdp_collectives,_fsdp_param}.py (2.14).
+// Buffers die where the Python drops its last reference. On CUDA they come from side streams, whose blocks other
+// streams cannot reuse: docs/not-modelled.md, fsdp_stream_pools.
+#pragma once
+
+#include <vector>
+
+#include "core/config/recipe.h"
+#include "core/models/parameter_units.h"
+
+namespace ledger {
+
+class Fsdp2 : public ParameterUnits {
+ public:
+  struct Options {
+    std::uint64_t world = 1;
+    DType param_dtype = DType::bf16;  // of the gathered parameters, and so of computation and gradients
+    DType reduce_dtype = DType::f32;  // of the reduce-scatter
+    bool reshard_after_forward = true;
+    bool titan_units = false;  // torchtitan's: embedding alone; norm and head together, not resharded
+  };
+
+  Fsdp2(Tape& tape, Options options) : tape_(tape), options_(options) {}
+
+  void open(UnitId unit) override { open_ = &group_of(unit); }
+  Tensor parameter(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable,
+                   Tensor& trained) override;
+  Tensor before_forward(UnitId unit, const Tensor& input) override;
+  void after_forward(UnitId unit, const Tensor& output) override;
+
+ private:
+  enum class State : std::uint8_t { idle, forward, pre_backward, post_backward };
+  struct Param {
+    Tensor shard;      // rank 0's, padded: ceil(rows / world) rows
+    Tensor unsharded;  // without memory while resharded
+    std::uint64_t shard_elements = 0;
+  };
+  struct Group {
+    std::vector<Param> params;
+    State state = State::idle;
+    bool in_backward = false;  // FSDPState's own: recomputation must not gather again
+    bool gathered = false;
+    Tensor all_gather;                              // pending output
+    std::vector<std::size_t> post_forward_indices;  // into post_forward_order_
+  };
+
+  bool is_unit(UnitId unit) const;
+  Group& group_of(UnitId unit);
+  bool reshards_after_forward(const Group& group) const;
+
+  void unshard(Group& group);
+  void wait_for_unshard(Group& group);
+  void reshard(Group& group);
+  void pre_backward(Group& group);
+  void post_backward(Group& group);
+  void reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradients);
+  void keep_gradients(const std::vector<Param*>& params, Tensor reduced);
+  void end_of_backward();
+
+  Tape& tape_;
+  Options options_;
+  std::vector<Group> groups_ = std::vector<Group>(kFirstLayerUnit);
+  Group* open_ = nullptr;
+  Tensor all_gather_state_, reduce_scatter_state_;
+  std::vector<std::size_t> post_forward_order_;  // groups, in the order in which they ended forward
+  bool callback_queued_ = false;
+};
+
+}  // namespace ledger

@@ -1,0 +1,124 @@
+// DDP and FSDP2 on rank 0: what is whole, what is a shard, and what is gathered for how long.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/answer/prediction.h"
+#include "tests/training/runs.h"
+
+namespace ledger {
+namespace {
+
+Prediction predicted(const Settings& settings, ModelConfig config = odd_llama(3)) {
+  Result<Prediction> result = predict_run(config, recipe_of(settings));
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.problem().expected);
+  return result.ok() ? std::move(result.value()) : Prediction{};
+}
+
+Bytes of(const Prediction& p, Category category) {
+  return p.at_peak.categories[static_cast<std::size_t>(category)];
+}
+
+Bytes loaded(const Prediction& p) {
+  return p.replay.phases.front().end_bytes;
+}
+
+// Bytes of all storages of `op` in the whole trace.
+std::vector<Bytes> sizes_of(const Trace& trace, OpKind op) {
+  std::vector<Bytes> sizes;
+  for (const StorageInfo& storage : trace.storages) {
+    if (storage.op == op) sizes.push_back(storage.bytes);
+  }
+  return sizes;
+}
+
+constexpr Bytes kRotary = 2 * 4 * 8;  // two buffers of head_dim / 2 fp32
+
+TEST(Ddp, BucketsAreAsLargeAsAllGradients) {
+  const Prediction one = predicted({}), eight = predicted({{"dp", "8"}});
+  EXPECT_EQ(loaded(eight) - loaded(one), 2 * one.params);
+  EXPECT_EQ(eight.replay.peak_tensor_bytes - one.replay.peak_tensor_bytes, 2 * one.params);
+}
+
+TEST(Ddp, WithBucketViewsGradientsHaveNoMemoryOfTheirOwn) {
+  // Short enough for gradients to be alive at the peak.
+  const Prediction beside = predicted({{"dp", "2"}, {"batch", "1"}, {"seq", "4"}});
+  const Prediction inside = predicted({{"dp", "2"}, {"batch", "1"}, {"seq", "4"}, {"ddp_bucket_view", "true"}});
+  EXPECT_EQ(loaded(beside), loaded(inside));
+  EXPECT_LT(inside.replay.peak_tensor_bytes, beside.replay.peak_tensor_bytes);
+  EXPECT_EQ(of(inside, Category::communication), 2 * inside.params);
+  EXPECT_LT(of(inside, Category::gradients), of(beside, Category::gradients));
+}
+
+TEST(Ddp, AdaptersAloneAreReduced) {
+  const Prediction p = predicted({{"dp", "2"}, {"method", "lora"}});
+  EXPECT_EQ(of(p, Category::communication), 4 * p.trainable);
+}
+
+TEST(Fsdp2, WeightsAreHeldInShardsOfWholeRows) {
+  // Every matrix of rows divisible by 1, 2, 4: nothing is padded.
+  ModelConfig config = odd_llama(2);
+  config.vocab_size = 256;
+  config.intermediate_size = 64;
+  for (const char* dp : {"2", "4", "8", "16"}) {
+    const Prediction p = predicted({{"dp", dp}, {"fsdp", "2"}, {"precision", "fp32"}}, config);
+    EXPECT_EQ(loaded(p) - kRotary, 4 * p.params / std::stoull(dp)) << dp;
+  }
+}
+
+TEST(Fsdp2, AFirstDimensionThatDoesNotDivideIsPadded) {
+  ModelConfig config = odd_llama(1);  // vocabulary 259, hidden 48, intermediate 77
+  const Prediction p = predicted({{"dp", "5"}, {"fsdp", "2"}, {"precision", "fp32"}}, config);
+  std::uint64_t elements = 2 * 52 * 48;     // embedding and head: ceil(259 / 5) rows
+  elements += (20 + 7 + 7) * 48 + 10 * 96;  // q 96, k 32, v 32, o 48 rows
+  elements += 2 * 16 * 48 + 10 * 77;        // gate and up 77, down 48 rows
+  elements += 3 * 10;                       // norms of 48
+  EXPECT_EQ(loaded(p) - kRotary, 4 * elements);
+}
+
+TEST(Fsdp2, AUnitIsGatheredForForwardAndForBackward) {
+  const Prediction p = predicted({{"dp", "2"}, {"fsdp", "2"}, {"precision", "fp32"}});
+  // Three layers and the root, twice a step, two steps.
+  EXPECT_EQ(sizes_of(p.trace, OpKind::all_gather).size(), 2u * 2u * 4u);
+  const Prediction kept =
+      predicted({{"dp", "2"}, {"fsdp", "2"}, {"precision", "fp32"}, {"reshard_after_forward", "false"}});
+  EXPECT_EQ(sizes_of(kept.trace, OpKind::all_gather).size(), 2u * 4u) << "one all-gather less a unit";
+  EXPECT_EQ(sizes_of(p.trace, OpKind::reduce_scatter).size(), 2u * 4u);
+  EXPECT_GT(kept.replay.peak_tensor_bytes, p.replay.peak_tensor_bytes);
+}
+
+TEST(Fsdp2, GradientsAndStatesAreShards) {
+  const Prediction p = predicted({{"dp", "4"}, {"fsdp", "2"}, {"precision", "fp32"}});
+  std::uint64_t shards = 0;
+  for (const Parameter& parameter : p.trace.parameters)
+    shards += p.trace.storages[parameter.storage].shape.numel();
+  Bytes reduced = 0;
+  for (const Bytes bytes : sizes_of(p.trace, OpKind::reduce_scatter))
+    reduced += bytes;
+  EXPECT_EQ(reduced, 2 * 4 * shards) << "fp32, in each of two steps";
+  Bytes moments = 0;
+  for (const Bytes bytes : sizes_of(p.trace, OpKind::zeros_like))
+    moments += bytes;
+  EXPECT_EQ(moments, 2 * 4 * shards);
+  EXPECT_EQ(p.trainable, p.params) << "parameters are counted whole";
+}
+
+TEST(Fsdp2, MoreRanksNeverTakeMore) {
+  Bytes before = kOverflow;
+  for (const char* dp : {"2", "4", "8", "64"}) {
+    const Prediction p = predicted({{"dp", dp}, {"fsdp", "2"}, {"precision", "fp32"}, {"checkpointing", "full"}});
+    EXPECT_LE(p.replay.peak_tensor_bytes, before) << dp;
+    before = p.replay.peak_tensor_bytes;
+  }
+}
+
+TEST(Fsdp2, AFrozenBaseReducesAdaptersOnly) {
+  const Prediction p = predicted({{"dp", "2"}, {"fsdp", "2"}, {"method", "lora"}});
+  const Prediction full = predicted({{"dp", "2"}, {"fsdp", "2"}});
+  // The root has nothing to train: three layers, two steps.
+  EXPECT_EQ(sizes_of(p.trace, OpKind::reduce_scatter).size(), 2u * 3u);
+  EXPECT_EQ(sizes_of(full.trace, OpKind::reduce_scatter).size(), 2u * 4u);
+}
+
+}  // namespace
+}  // namespace ledger
