@@ -164,7 +164,7 @@ std::vector<bool> by_layer(const Fields& fields, const ModelConfig& config, cons
   if (list == nullptr || !list->is_array()) return layers;
   for (std::size_t i = 0; i < config.num_hidden_layers && i < list->items().size(); ++i)
     layers.push_back(keep(list->items()[i]));
-  layers.resize(config.num_hidden_layers, false);
+  layers.resize(static_cast<std::size_t>(config.num_hidden_layers), false);
   return layers;
 }
 
@@ -192,7 +192,7 @@ void read_window(Fields& fields, ModelConfig& config) {
 void read_nope(Fields& fields, ModelConfig& config) {
   if (config.model_type == "cohere2") {
     config.nope_layers = config.full_layers;
-    config.nope_layers.resize(config.num_hidden_layers, true);
+    config.nope_layers.resize(static_cast<std::size_t>(config.num_hidden_layers), true);
   }
   if (!fields.has_default("no_rope_layer_interval")) return;
   std::uint64_t interval = 0;

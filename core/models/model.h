@@ -54,7 +54,7 @@ struct ModelOptions {
   bool keep_outputs = false;  // the training loop holds on to the model's output: the logits, where there are any
   Loss loss = Loss::full;
   ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model
-  bool transformers_4 = false;  // 4.46 to 4.48: repeated keys and values, shifted fp32 logits
+  bool transformers_4 = false;      // 4.46 to 4.48: repeated keys and values, shifted fp32 logits
 };
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);

@@ -24,8 +24,8 @@ Fsdp2::Group& Fsdp2::group_of(UnitId unit) {
   return groups_[index];
 }
 
-// The caller's word counts for the root, too; only without one (None) would the root stay gathered. torchtitan keeps the
-// head, which backward needs first.
+// The caller's word counts for the root, too; only without one (None) would the root stay gathered. torchtitan keeps
+// the head, which backward needs first.
 bool Fsdp2::reshards_after_forward(const Group& group) const {
   return options_.reshard_after_forward && static_cast<UnitId>(&group - groups_.data()) != kHeadUnit;
 }

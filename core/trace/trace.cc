@@ -4,9 +4,9 @@ namespace ledger {
 namespace {
 
 constexpr std::array<const char*, kCategories> kCategoryNames = {
-    "weights",     "master_weights", "buffers", "gradients", "optimizer_states",
-    "inputs",      "activations",    "logits",  "kv_cache",  "activation_gradients",
-    "temporaries", "communication", "workspace",
+    "weights",     "master_weights", "buffers",   "gradients", "optimizer_states",
+    "inputs",      "activations",    "logits",    "kv_cache",  "activation_gradients",
+    "temporaries", "communication",  "workspace",
 };
 
 }  // namespace

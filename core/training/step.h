@@ -18,8 +18,8 @@ struct TraceOptions {
   Bytes cublas_workspace_bytes = 0;  // of the GPU predicted for
   double lora_alpha = 8;             // adapters are scaled by lora_alpha / rank; PEFT's default
   AdamW adamw;
-  double max_grad_norm = 1.0;  // 0: gradients are not clipped
-  bool every_pass = false;     // generation: play all passes, however many
+  double max_grad_norm = 1.0;   // 0: gradients are not clipped
+  bool every_pass = false;      // generation: play all passes, however many
   bool cpu_statistics = false;  // layer norms keep mean and rstd as the CPU kernel does (tape.h)
 };
 

@@ -179,7 +179,7 @@ TEST(ApiAdvise, AnswersWhatItIsAskedAbout) {
 }
 
 TEST(ApiAdvise, RecipesThatAreRefusedAreProblems) {
-  const std::string request = R"({"config":{"layers":[{"linear":[64,64]}]},"recipe":{"dp":2},"about":"batch"})";
+  const std::string request = R"({"config":{"layers":[{"linear":[64,64]}]},"recipe":{"tp":2},"about":"batch"})";
   EXPECT_EQ(text(parsed(advise(request)), "problem.code"), "unsupported_recipe");
 }
 

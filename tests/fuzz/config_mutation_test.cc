@@ -109,7 +109,9 @@ void expect_showable(const Problem& problem) {
 
 TEST(ConfigMutations, GiveAConfigOrAProblem) {
   const std::vector<std::string> seeds = {
-      fixture("configs/llama-3.1-8b.json"), fixture("configs/smollm2-135m.json"), R"({"model_type":"llama"})",
+      fixture("configs/llama-3.1-8b.json"),
+      fixture("configs/smollm2-135m.json"),
+      R"({"model_type":"llama"})",
       R"({"layers":[{"linear":[8,4]},{"linear":[4,2],"bias":false}]})",
       R"({"model_type":"llama","quantization_config":{"quant_method":"awq"},"rope_scaling":{"type":"yarn","factor":4}})",
       R"({"model_type":"gemma3","text_config":{"model_type":"gemma3_text","num_hidden_layers":34,"rope_scaling":{)"

@@ -32,7 +32,6 @@ export const problemsEn = {
   'reason.autocast_needs_16_bit_weights': 'The key autocast is meant for bf16 weights. For fp32 weights under autocast set the precision to amp-bf16.',
   'reason.flash_needs_16_bits': 'Flash and cuDNN attention take 16-bit tensors only, and here queries and keys are fp32. Set attention to sdpa, or compute in 16 bits: precision bf16 or amp-bf16, with QLoRA autocast.',
   'reason.efficient_needs_equal_heads': 'PyTorch’s memory-efficient kernel takes no grouped key/value heads, which this model has. Set attention to sdpa.',
-  'reason.optimizer_not_modelled': 'This version does not compute the optimizer {read} yet. Choose one without a mark; nothing is shown rather than a guess.',
   'reason.sliding_window_mask_not_modelled': 'From the model’s sliding window on, sdpa takes a mask and repeated keys and values, which is not computed yet. Set attention to flash or eager, or choose a shorter sequence.',
   'reason.plain_stack_has_no_layers_to_checkpoint': 'A plain stack has no decoder layers, so there is nothing to checkpoint. Set checkpointing to none.',
   'reason.plain_stack_generates_nothing': 'A plain stack of layers generates no text. Set the task to training.',
