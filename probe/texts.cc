@@ -52,8 +52,9 @@ constexpr Reason kReasons[] = {
      "flash and cuDNN attention take 16-bit tensors only; here queries and keys are fp32. Use sdpa, or autocast"},
     {"efficient_needs_equal_heads", "PyTorch's memory-efficient kernel takes no grouped key/value heads. Use sdpa"},
     {"sliding_window_mask_not_modelled",
-     "from the model's sliding window on, sdpa takes a mask and repeated keys and values, which is not modelled yet; "
-     "use flash or eager, or a shorter seq"},
+     "beyond the model's sliding window, attention takes a mask, which math and cudnn attention and stack hf-4 are "
+     "not "
+     "modelled with; use sdpa, flash or eager, or a shorter seq"},
     {"plain_stack_generates_nothing", "a plain stack of layers generates no text"},
     {"only_in_training", "this belongs to training; leave it at its default while generating"},
     {"int8_base_wants_lora", "int8 weights are a frozen base: use method lora, without DoRA, with precision bf16"},

@@ -214,6 +214,12 @@ constexpr Note kNotes[] = {
        return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) &&
               p.config.num_attention_heads == p.config.num_key_value_heads;
      }},
+    {"sliding_window_takes_a_mask",
+     [](const Prediction& p) {
+       const Attention kind = p.recipe.attention;
+       return traced_decoder(p) && p.config.sliding_window != 0 && p.recipe.seq > p.config.sliding_window &&
+              (kind == Attention::sdpa || kind == Attention::efficient);
+     }},
     {"lora_4bit_casts_under_autocast",
      [](const Prediction& p) { return p.recipe.method == Method::qlora && p.recipe.autocast; }},
     {"paged_states_outside_allocator",

@@ -73,13 +73,15 @@ constexpr std::uint64_t kBiasAlignment = 8;  // of the memory-efficient kernel, 
 // flash attention takes no mask, and the memory-efficient kernel takes it as a bias, padded where rows are not aligned.
 // Source: aten/src/ATen/native/transformers/attention.cpp, convert_boolean_attn_mask and preprocess_mask.
 Tensor masked(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionOptions& o) {
-  const Tensor key = repeat_kv(k, q.dim(1)), value = repeat_kv(v, q.dim(1));
-  Tensor bias = additive_mask(mask, q.dtype(), true);
+  Tape& tape = q.tape();
+  const Tensor query = tape.autocast_low(q);
+  const Tensor key = tape.autocast_low(repeat_kv(k, q.dim(1))), value = tape.autocast_low(repeat_kv(v, q.dim(1)));
+  Tensor bias = additive_mask(mask, query.dtype(), true);
   const Tensor unpadded = bias;
   if (const Dim keys = bias.dim(3); keys.size % kBiasAlignment != 0) {
     bias = slice(pad_right(bias, {round_up(keys.size, kBiasAlignment), Sym::none}, 0), 3, 0, keys);
   }
-  return efficient_attention(q, key, value, o.scale, o.dropout, bias);
+  return efficient_attention(query, key, value, o.scale, o.dropout, bias);
 }
 
 }  // namespace
@@ -113,7 +115,11 @@ Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& 
 }
 
 Tensor make_mask(Attention kind, Tape& tape, const MaskShape& shape, DType dtype) {
-  const bool windowed = shape.window != 0 && shape.keys.size >= shape.window;
+  // A sequence as long as the window is wholly seen: the references (5.12) make no mask for it. Beside a cache the
+  // older rule is kept, for which keys of a window's number take one.
+  const bool past_window =
+      shape.s.size == shape.keys.size ? shape.keys.size > shape.window : shape.keys.size >= shape.window;
+  const bool windowed = shape.window != 0 && past_window;
   const bool needed = kind == Attention::eager || (kind != Attention::flash && (shape.always || windowed));
   if (!needed) return Tensor();
   const Tape::Scope scope(tape, "causal_mask");

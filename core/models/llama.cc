@@ -19,6 +19,11 @@ Tensor scale_buffer(Tape& tape, double value, DType dtype) {
   return buffer;
 }
 
+// The window of every layer, where none sees everything.
+std::uint64_t window_of_all(const ModelConfig& c) {
+  return std::count(c.full_layers.begin(), c.full_layers.end(), true) == 0 ? c.sliding_window : 0;
+}
+
 // Some layers look through a window and some at everything: transformers then makes a mask of each kind.
 bool mixes_windows(const ModelConfig& c) {
   const auto full = std::count(c.full_layers.begin(), c.full_layers.end(), true);
@@ -141,7 +146,8 @@ Tensor Llama::decode(const Tensor& ids) {
     positions_1d = add(positions_1d, 0.0);  // + past_seen_tokens
     context.position_ids = unsqueeze(positions_1d, 0);
   }
-  context.mask = make_mask(options_.attention, tape, {.s = dims_.s, .keys = dims_.s}, inputs_embeds.dtype());
+  context.mask = make_mask(options_.attention, tape, {.s = dims_.s, .keys = dims_.s, .window = window_of_all(config_)},
+                           inputs_embeds.dtype());
   Tensor hidden = inputs_embeds;
   if (positions_.weight) {
     const Tensor position_embeds = positions_.forward(context.position_ids);

@@ -87,6 +87,7 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   if (node != nullptr) node->attr = attr;
   for (const Tensor* input : {&q, &k, &v})
     tape.save(node, *input);
+  if (bias) tape.save(node, bias);
   const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
   Tensor out = transpose(tape.empty(OpKind::efficient_attention, {b, s, nh, d}, q.dtype()), 1, 2);
   const Dim aligned{round_up(s.size, 32), s.size % 32 == 0 ? s.sym : Sym::none};

@@ -284,16 +284,19 @@ void cudnn_attention(Node& node, const Gradients& in, Gradients& out) {
 // them; the fp32 accumulator that 16-bit gradients need is not modelled (docs/not-modelled.md, kernel_launch_scratch).
 void efficient_attention(Node& node, const Gradients& in, Gradients& out) {
   Tape& tape = *node.tape;
-  std::array<Tensor, 5> saved;
-  for (std::size_t i = 0; i < saved.size(); ++i)
+  const std::size_t bias = node.saved_count == kMaxSaved ? 1 : 0;  // saved after v
+  std::array<Tensor, 6> saved;
+  for (std::size_t i = 0; i < 5 + bias; ++i)
     saved[i] = tape.unpack(node, i);
   const Dim b = saved[0].dim(0), nh = saved[0].dim(1), s = saved[0].dim(2), d = saved[0].dim(3);
   for (std::size_t i = 0; i < 3; ++i) {
     out[i] = ledger::transpose(tape.empty(OpKind::efficient_attention_backward, {b, s, nh, d}, saved[i].dtype()), 1, 2);
   }
   const Tensor delta = tape.scratch({b, nh, s}, DType::f32);
-  tape.run(OpKind::efficient_attention_backward, {&in[0], &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]},
-           {&out[0], &out[1], &out[2]}, node.attr);
+  const std::array<const Tensor*, 7> inputs = {&in[0],           &saved[0],        &saved[1], &saved[2],
+                                               &saved[3 + bias], &saved[4 + bias], &saved[3]};
+  const std::array<const Tensor*, 3> outputs = {&out[0], &out[1], &out[2]};
+  tape.run(OpKind::efficient_attention_backward, std::span(inputs).first(6 + bias), outputs, node.attr);
 }
 
 }  // namespace ledger::backward

@@ -14,7 +14,7 @@ namespace ledger {
 
 inline constexpr std::size_t kMaxEdges = 4;
 inline constexpr std::size_t kMaxOutputs = 3;
-inline constexpr std::size_t kMaxSaved = 7;  // flash attention: q, k, v, out, logsumexp and two random states
+inline constexpr std::size_t kMaxSaved = 8;  // biased attention: q, k, v, bias, out, logsumexp and two random states
 
 using Gradients = std::array<Tensor, kMaxEdges>;
 using CheckpointOutputs = std::array<Tensor, kMaxOutputs>;

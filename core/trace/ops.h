@@ -113,7 +113,7 @@ namespace ledger {
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
   X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written. With in3 = bias [b,1,s,c], added to the scores, nothing is causal but by it */ \
-  X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward */ \
+  X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward; with in6 = bias as forward */ \
   X(cudnn_attention, "_scaled_dot_product_cudnn_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2, out3: random state, not written */ \
   X(cudnn_attention_backward, "_scaled_dot_product_cudnn_attention_backward") /* as flash_attention_backward */ \
   /* optimizer */ \

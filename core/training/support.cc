@@ -93,10 +93,11 @@ constexpr Refusal kRefusals[] = {
      }},
     {"attention", "sliding_window_mask_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       // transformers masking_utils.py: from a window's length on, sdpa gets a mask, and with it repeated keys and
+       // transformers masking_utils.py: beyond a window's length sdpa gets a mask, and with it repeated keys and
        // values.
-       return c.sliding_window != 0 && r.seq >= c.sliding_window && r.attention != Attention::flash &&
-              r.attention != Attention::eager && r.stack != Stack::course;
+       const bool forced = r.attention == Attention::math || r.attention == Attention::cudnn;
+       return c.sliding_window != 0 && r.seq > c.sliding_window && r.stack != Stack::course &&
+              (forced || (r.stack == Stack::hf_4 && r.attention == Attention::sdpa));
      }},
     {"loss", "plain_stack_has_a_loss_of_its_own",
      [](const ModelConfig& c, const Recipe& r) {

@@ -4,6 +4,7 @@
 // are recomputed from the logsumexp (ibid., algorithm 4). Letters: S scores, P probabilities, O output, d... their
 // gradients.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -314,6 +315,71 @@ void forward_biased(KernelCall& call) {
   }
 }
 
+// The probabilities of one head again; the stored logsumexp is fp32, too coarse for gradients in fp64.
+template <class C>
+std::vector<C> biased_probabilities(const Operands& x, const Matrix& bias, const std::vector<C>& queries,
+                                    const std::vector<C>& keys, C scale) {
+  std::vector<C> p(x.q.rows * x.k.rows, C{0});
+  const std::vector<C> columns = transposed(keys, x.k.rows);
+  add_product({queries.data(), x.q.cols, 1, columns.data(), p.data(), x.q.rows, x.k.rows, x.q.cols});
+  for (std::size_t i = 0; i < x.q.rows; ++i) {
+    C* row = &p[i * x.k.rows];
+    for (std::size_t j = 0; j < x.k.rows; ++j)
+      row[j] = row[j] * scale + load_one<C>(bias.at(i, j), bias.dtype);
+    const C largest = *std::max_element(row, row + x.k.rows);
+    C total = 0;
+    for (std::size_t j = 0; j < x.k.rows; ++j)
+      total += row[j] = std::exp(row[j] - largest);
+    for (std::size_t j = 0; j < x.k.rows; ++j)
+      row[j] /= total;
+  }
+  return p;
+}
+
+template <class C>
+void biased_head_backward(const Operands& x, const Matrix& bias, const std::array<Matrix, 3>& out, C scale) {
+  const std::size_t s = x.q.rows, c = x.k.rows, d = x.q.cols;
+  std::vector<C> queries, keys, values, gradient, result;
+  load_rows(queries, x.q, 0, s);
+  load_rows(keys, x.k, 0, c);
+  load_rows(values, x.v, 0, c);
+  load_rows(gradient, x.gradient, 0, s);
+  load_rows(result, x.out, 0, s);
+  const std::vector<C> p = biased_probabilities<C>(x, bias, queries, keys, scale);
+  std::vector<C> ds(s * c, C{0}), dq(s * d, C{0}), dk(c * d, C{0}), dv(c * d, C{0});
+  const std::vector<C> columns = transposed(values, c);
+  add_product({gradient.data(), d, 1, columns.data(), ds.data(), s, c, d});
+  for (std::size_t i = 0; i < s; ++i) {
+    C delta = 0;
+    for (std::size_t j = 0; j < d; ++j)
+      delta += gradient[i * d + j] * result[i * d + j];
+    for (std::size_t j = 0; j < c; ++j)
+      ds[i * c + j] = p[i * c + j] * (ds[i * c + j] - delta) * scale;
+  }
+  add_product({p.data(), 1, c, gradient.data(), dv.data(), c, d, s});
+  add_product({ds.data(), c, 1, keys.data(), dq.data(), s, d, c});
+  add_product({ds.data(), 1, c, queries.data(), dk.data(), c, d, s});
+  store_rows(out[0], 0, dq);
+  store_rows(out[1], 0, dk);
+  store_rows(out[2], 0, dv);
+}
+
+template <class C>
+void backward_biased(KernelCall& call) {
+  const auto& in = call.in;
+  const HostView& bias = in[6];
+  for (std::uint64_t b = 0; b < in[1].sizes[0]; ++b) {
+    for (std::uint64_t head = 0; head < in[1].sizes[1]; ++head) {
+      const Operands x{matrix_of(in[0], b, head), matrix_of(in[1], b, head), matrix_of(in[2], b, head),
+                       matrix_of(in[3], b, head), matrix_of(in[4], b, head), column_of(in[5], b, head)};
+      biased_head_backward<C>(
+          x, matrix_of(bias, bias.sizes[0] == 1 ? 0 : b, 0),
+          {matrix_of(call.out[0], b, head), matrix_of(call.out[1], b, head), matrix_of(call.out[2], b, head)},
+          scale_of<C>(call, in[1]));
+    }
+  }
+}
+
 }  // namespace
 
 void attention(KernelCall& call) {
@@ -333,8 +399,11 @@ void attention(KernelCall& call) {
 void attention_backward(KernelCall& call) {
   call.error = refusal(call, 1);
   if (call.in[1].sizes[2] != call.in[2].sizes[2]) call.error = kBadShapes;
+  if (call.in.size() == 7 && call.in[1].sizes[1] != call.in[2].sizes[1]) call.error = kBadShapes;
   if (call.error != nullptr) return;
-  if (call.in[1].dtype == DType::f64) {
+  const bool wide = call.in[1].dtype == DType::f64;
+  if (call.in.size() == 7) return wide ? backward_biased<double>(call) : backward_biased<float>(call);
+  if (wide) {
     backward<double>(call);
   } else {
     backward<float>(call);

@@ -361,7 +361,8 @@ TEST(Generate, AFullWindowTakesAMask) {
   EXPECT_EQ(masks(24), 0);
   EXPECT_EQ(masks(23), 1);  // the last of 23 tokens
   EXPECT_EQ(masks(20), 4);
-  EXPECT_EQ(masks(19), 5);  // the prompt already
+  EXPECT_EQ(masks(19), 4);  // the prompt of 19 is wholly seen
+  EXPECT_EQ(masks(18), 5);
 }
 
 struct Refused {

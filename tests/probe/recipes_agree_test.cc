@@ -152,6 +152,26 @@ TEST(Stacks, TransformersFourComputesWhatFiveDoes) {
   }
 }
 
+// sdpa with the window's mask as a bias, beside eager attention, which adds the same mask to its scores.
+TEST(Attention, AFullSlidingWindowIsTheSameFunctionEagerOrFused) {
+  const char* windowed =
+      R"({"model_type": "mistral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 64, "sliding_window": 5})";
+  Recipe recipe;
+  recipe.precision = Precision::fp32;
+  recipe.attention = Attention::eager;
+  const HostRun eager = run(windowed, recipe, 1);
+  recipe.attention = Attention::sdpa;
+  const HostRun fused = run(windowed, recipe, 1);
+  EXPECT_NEAR(fused.losses[0], eager.losses[0], 2e-6);
+  expect_near_gradients(eager, fused, 1e-5);
+  recipe.checkpointing = Checkpointing::full;
+  expect_same(fused, run(windowed, recipe, 1));
+  const std::string wide = std::string(windowed).replace(std::string(windowed).rfind('5'), 1, "64");
+  const HostRun unwindowed = run(wide.c_str(), recipe, 1);
+  EXPECT_NE(unwindowed.losses[0], fused.losses[0]) << "the window hides something";
+}
+
 TEST(Attention, CudnnIsTheSameArithmeticAsFlash) {
   Recipe recipe;
   recipe.attention = Attention::flash;

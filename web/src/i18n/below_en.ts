@@ -88,6 +88,7 @@ export const belowEn = {
   'note.quantization_config_ignored': 'The file’s quantization_config is ignored; the recipe’s method decides how weights are held:',
   'note.course_estimate': 'These are the course’s rules of thumb, not an account of tensors.',
   'note.tied_gradient_summed_out_of_place': 'Input and output embedding share one weight; its two gradients are summed into a third tensor.',
+  'note.sliding_window_takes_a_mask': 'Beyond the model’s sliding window, transformers hands sdpa a mask: flash attention is out, keys and values are repeated at all query heads, and every layer holds a mask of s x s in 16 bits. A shorter sequence, or flash attention, avoids all three.',
   'note.sdpa_falls_to_math': 'In fp32 with grouped key/value heads, PyTorch’s sdpa has no fused kernel: it falls to its math path, which keeps the whole attention matrix.',
   'note.sdpa_falls_to_efficient': 'In fp32, PyTorch’s sdpa cannot use flash attention: it takes the memory-efficient kernel.',
   'note.lora_4bit_casts_under_autocast': 'Whether adapters on 4-bit layers cast by hand under autocast, peft asks torch.is_autocast_enabled(). Counted here is the answer no; yes would spare o_proj one 16-bit copy.',

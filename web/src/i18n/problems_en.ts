@@ -32,7 +32,7 @@ export const problemsEn = {
   'reason.autocast_needs_16_bit_weights': 'The key autocast is meant for bf16 weights. For fp32 weights under autocast set the precision to amp-bf16.',
   'reason.flash_needs_16_bits': 'Flash and cuDNN attention take 16-bit tensors only, and here queries and keys are fp32. Set attention to sdpa, or compute in 16 bits: precision bf16 or amp-bf16, with QLoRA autocast.',
   'reason.efficient_needs_equal_heads': 'PyTorch’s memory-efficient kernel takes no grouped key/value heads, which this model has. Set attention to sdpa.',
-  'reason.sliding_window_mask_not_modelled': 'From the model’s sliding window on, sdpa takes a mask and repeated keys and values, which is not computed yet. Set attention to flash or eager, or choose a shorter sequence.',
+  'reason.sliding_window_mask_not_modelled': 'Beyond the model’s sliding window, attention takes a mask, with which math and cuDNN attention and the framework hf-4 are not computed yet. Set attention to sdpa, flash or eager, or shorten the sequence.',
   'reason.plain_stack_has_no_layers_to_checkpoint': 'A plain stack has no decoder layers, so there is nothing to checkpoint. Set checkpointing to none.',
   'reason.plain_stack_generates_nothing': 'A plain stack of layers generates no text. Set the task to training.',
   'reason.only_in_training': 'This belongs to training. Set it back to its default while generating.',

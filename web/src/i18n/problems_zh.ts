@@ -30,7 +30,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.autocast_needs_16_bit_weights': 'autocast 一项用于 bf16 权重。fp32 权重的自动混合精度请将精度设为 amp-bf16。',
   'reason.flash_needs_16_bits': 'flash 和 cuDNN 注意力只接受 16 位张量，而此处查询与键为 fp32。请将注意力设为 sdpa，或改用 16 位计算：精度 bf16 或 amp-bf16，QLoRA 则开启 autocast。',
   'reason.efficient_needs_equal_heads': 'PyTorch 的 memory-efficient 内核不支持分组的键值头，而此模型使用分组。请将注意力设为 sdpa。',
-  'reason.sliding_window_mask_not_modelled': '序列达到模型的滑动窗口后，sdpa 需要掩码并重复键和值，目前尚未计算。请将注意力设为 flash 或 eager，或缩短序列。',
+  'reason.sliding_window_mask_not_modelled': '序列超过模型的滑动窗口后，注意力需要掩码；math、cuDNN 注意力以及框架 hf-4 在此情形下尚未计算。请将注意力设为 sdpa、flash 或 eager，或缩短序列。',
   'reason.plain_stack_has_no_layers_to_checkpoint': '普通层堆叠没有解码层，无从设置检查点。请将检查点设为 none。',
   'reason.plain_stack_generates_nothing': '普通线性层堆叠不会生成文本。请把任务设为 training。',
   'reason.only_in_training': '这一项只用于训练。生成时请恢复默认值。',
