@@ -35,7 +35,12 @@ Tensor cohere(const Norm& norm, const Tensor& x) {
   Tensor hidden = to(x, DType::f32);
   const Tensor mean = mean_last(hidden);
   const Tensor variance = mean_last(pow(sub(hidden, mean), 2));
-  hidden = sub(hidden, mean) * rsqrt(variance + norm.eps);
+  Tensor scaled;
+  {
+    const Tensor centred = sub(hidden, mean);  // first, as Python does: C++ leaves the order of operands open
+    scaled = centred * rsqrt(variance + norm.eps);
+  }
+  hidden = std::move(scaled);
   hidden = to(norm.weight, DType::f32) * hidden;
   return to(hidden, x.dtype());
 }

@@ -21,6 +21,7 @@ export class ShareView extends LedgerElement {
     .command { display: grid; grid-template-columns: 1fr auto; gap: 0.5rem; align-items: start; }
     pre { margin: 0; padding: 0.55rem 0.75rem; min-height: 2.25rem; background: var(--sunk); border-radius: 6px; font: 0.85rem/1.5 var(--mono); white-space: pre-wrap; overflow-wrap: anywhere; }
     .files { display: flex; flex-wrap: wrap; gap: 0.5rem; margin-top: 0.75rem; }
+    p.small a { display: inline-block; padding: 0.3rem 0; }
     @media (max-width: 30rem) { .command { grid-template-columns: 1fr; } }
     @media print { h3.export { display: none; } }
   `];
