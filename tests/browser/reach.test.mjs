@@ -149,6 +149,6 @@ test('says so when what lies below the first screen cannot be loaded, and the an
   await ready(page);
   assert.match(await problemIn(page.locator('#below')), /rest of the page could not be loaded/);
   await page.locator('#batch').fill('2');
-  assert.match(page.url(), /batch=2/);
+  await page.waitForURL(/batch=2/);
   await context.close();
 });
