@@ -2,30 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import { after, before, test } from 'node:test';
-import { launch, loadLedger, openPage, openSite, preset, ready, verdict } from './support.mjs';
+import { test } from 'node:test';
+import { loadLedger, preset, shared, verdict, withPage as sharedPage } from './support.mjs';
 
-let browser;
-let site;
-before(async () => {
-  [browser, site] = await Promise.all([launch(), openSite()]);
-});
-after(async () => {
-  await browser?.close();
-  await site?.close();
-});
+const open = shared();
 
-async function withPage(hash, run, options) {
-  const { page, context, faults } = await openPage(browser, site.url + hash, options);
-  page.setDefaultTimeout(45_000);
-  try {
-    await ready(page);
-    await run(page, context);
-    assert.deepEqual(faults, []);
-  } finally {
-    await context.close();
-  }
-}
+const withPage = (hash, run, options) => sharedPage(open, hash, run, { timeout: 45_000, ...options });
 
 const settled = (page) => page.locator('ml-advice [aria-busy=false]').waitFor();
 const TIGHT = '#v=1&model=tinyllama-1.1b&batch=8&gpu=rtx3060-12gb';
@@ -42,10 +24,10 @@ test('every change that is offered does what it says, and is undone by one click
     assert.match(await row.locator('.cost').innerText(), /\w+\./);
     await row.getByRole('button').click();
     await page.locator('ml-figures').getByText(promised).first().waitFor();
-    assert.notEqual(page.url(), site.url + TIGHT);
+    assert.notEqual(page.url(), open.site.url + TIGHT);
     await page.locator('ml-advice').getByRole('button', { name: /^Undo/ }).click();
     await page.locator('ml-verdict h2').getByText(before).waitFor();
-    assert.equal(page.url(), site.url + TIGHT);
+    assert.equal(page.url(), open.site.url + TIGHT);
     await settled(page);
   }
 }));
@@ -81,10 +63,10 @@ test('it is computed off the main thread: no task of the page is long while it w
 }));
 
 test('where there are no workers it is computed all the same', async () => {
-  const context = await browser.newContext({ locale: 'en-GB' });
+  const context = await open.browser.newContext({ locale: 'en-GB' });
   const page = await context.newPage();
   await page.addInitScript(() => { delete globalThis.Worker; });
-  await page.goto(`${site.url}${TIGHT}`);
+  await page.goto(`${open.site.url}${TIGHT}`);
   await page.locator('ml-advice tr[data-id=checkpointing_full]').waitFor();
   await context.close();
 });

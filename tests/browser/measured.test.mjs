@@ -1,19 +1,13 @@
 // Measurements over the prediction: dropped files, the sample that lies beside the site, and differences named.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { drop, launch, loadLedger, message, openPage, openSite, preset, ready } from './support.mjs';
+import { before, test } from 'node:test';
+import { drop, loadLedger, message, preset, shared, withPage as sharedPage } from './support.mjs';
 
-let browser;
-let site;
+const open = shared();
 let measured;
 before(async () => {
-  [browser, site] = await Promise.all([launch(), openSite()]);
   measured = await measurement();
-});
-after(async () => {
-  await browser?.close();
-  await site?.close();
 });
 
 // A run that went as predicted, in the format of docs/file-formats.md.
@@ -28,16 +22,7 @@ async function measurement() {
   };
 }
 
-async function withPage(run) {
-  const { page, context, faults } = await openPage(browser, site.url);
-  try {
-    await ready(page);
-    await run(page);
-    assert.deepEqual(faults, []);
-  } finally {
-    await context.close();
-  }
-}
+const withPage = (run) => sharedPage(open, '', run);
 
 const dropped = (page) => page.locator('ml-measured article').filter({ hasText: 'measured.json' });
 
@@ -72,11 +57,11 @@ test('several measurements lie side by side, and can be removed', () => withPage
 }));
 
 test('a sample beside the site is overlaid when the reader comes near', async () => {
-  const context = await browser.newContext({ locale: 'en-GB' });
+  const context = await open.browser.newContext({ locale: 'en-GB' });
   const page = await context.newPage();
   await page.route('**/measured/index.json', (route) => route.fulfill({ json: { samples: ['host.json'] } }));
   await page.route('**/measured/host.json', (route) => route.fulfill({ json: measured }));
-  await page.goto(site.url);
+  await page.goto(open.site.url);
   await page.getByRole('heading', { name: 'Measured beside predicted' }).scrollIntoViewIfNeeded();
   await page.locator('ml-measured article').getByText('A sample measured on a host').waitFor();
   await context.close();

@@ -1,29 +1,12 @@
 // Errors pasted and dropped: recognised, explained in both languages, beside the prediction; loaded only when asked for.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { axe, drop, launch, message, openPage, openSite, paste, ready } from './support.mjs';
+import { test } from 'node:test';
+import { axe, drop, message, paste, shared, withPage as sharedPage } from './support.mjs';
 
-let browser;
-let site;
-before(async () => {
-  [browser, site] = await Promise.all([launch(), openSite()]);
-});
-after(async () => {
-  await browser?.close();
-  await site?.close();
-});
+const open = shared();
 
-async function withPage(hash, run) {
-  const { page, context, faults } = await openPage(browser, `${site.url}${hash}`);
-  try {
-    await ready(page);
-    await run(page);
-    assert.deepEqual(faults, []);
-  } finally {
-    await context.close();
-  }
-}
+const withPage = (hash, run) => sharedPage(open, hash, run);
 
 const error = (requested = '112.00 MiB', free = '25.50 MiB', own = '78.90 GiB', allocated = '78.20 GiB') =>
   `[rank0]:     self.optimizer.step()\n[rank0]:   File "torch/optim/adamw.py", line 1, in _init_group\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. ` +

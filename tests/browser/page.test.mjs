@@ -1,29 +1,12 @@
 // The page as a reader meets it: loads under its policy, answers, takes files, keeps state in the link.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { drop, launch, message, openPage, openSite, paste, preset, presets, problemIn, ready, verdict } from './support.mjs';
+import { test } from 'node:test';
+import { drop, message, openPage, openSite, paste, preset, presets, problemIn, ready, shared, verdict, withPage as sharedPage } from './support.mjs';
 
-let browser;
-let site;
-before(async () => {
-  [browser, site] = await Promise.all([launch(), openSite()]);
-});
-after(async () => {
-  await browser?.close();
-  await site?.close();
-});
+const open = shared();
 
-async function withPage(hash, run, options) {
-  const { page, context, faults } = await openPage(browser, site.url + hash, options);
-  try {
-    await ready(page);
-    await run(page, context);
-    assert.deepEqual(faults, []);
-  } finally {
-    await context.close();
-  }
-}
+const withPage = (hash, run, options) => sharedPage(open, hash, run, options);
 
 test('loads under the strict policy without a violation, and answers', () => withPage('', async (page) => {
   assert.match(await verdict(page), /GiB/);
@@ -34,7 +17,7 @@ test('loads under the strict policy without a violation, and answers', () => wit
 
 test('works below a sub-path', async () => {
   const deep = await openSite({ base: '/some/where/deep/' });
-  const { page, context, faults } = await openPage(browser, deep.url);
+  const { page, context, faults } = await openPage(open.browser, deep.url);
   await ready(page);
   await context.close();
   await deep.close();
@@ -194,7 +177,7 @@ test('a recipe that is not computed yet is said beside the form, and can be undo
 test('a link opens as it was shared, and is written the same again', () => withPage('#v=1&model=llama-3.2-1b&batch=2&seq=512&gpu=rtx4090-24gb&show=bytes&lang=zh', async (page, context) => {
   const [hash, text] = [new URL(page.url()).hash, await verdict(page)];
   const again = await context.newPage();
-  await again.goto(site.url + hash);
+  await again.goto(open.site.url + hash);
   await ready(again);
   assert.equal(new URL(again.url()).hash, hash);
   assert.equal(await verdict(again), text);

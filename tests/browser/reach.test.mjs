@@ -1,21 +1,13 @@
 // Who can use it, and where: keyboard, screen readers, narrow and dark screens, print, and when WebAssembly is not there.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { axe, drop, launch, openPage, openSite, problemIn, ready, verdict } from './support.mjs';
+import { test } from 'node:test';
+import { axe, drop, openPage, openSite, problemIn, ready, shared, verdict } from './support.mjs';
 
-let browser;
-let site;
-before(async () => {
-  [browser, site] = await Promise.all([launch(), openSite()]);
-});
-after(async () => {
-  await browser?.close();
-  await site?.close();
-});
+const open = shared();
 
 async function withPage(hash, options, run) {
-  const { page, context } = await openPage(browser, site.url + hash, options);
+  const { page, context } = await openPage(open.browser, open.site.url + hash, options);
   try {
     await ready(page);
     await run(page);
@@ -129,8 +121,8 @@ const FAILURES = [
 ];
 for (const [what, { script, abort, headers }, expected] of FAILURES) {
   test(`says so when ${what}`, async () => {
-    const place = headers ? await openSite({ headers }) : site;
-    const context = await browser.newContext({ locale: 'en-GB' });
+    const place = headers ? await openSite({ headers }) : open.site;
+    const context = await open.browser.newContext({ locale: 'en-GB' });
     const page = await context.newPage();
     if (script) await page.addInitScript(script);
     if (abort) await page.route(abort, (route) => route.abort());
@@ -142,10 +134,10 @@ for (const [what, { script, abort, headers }, expected] of FAILURES) {
 }
 
 test('says so when what lies below the first screen cannot be loaded, and the answer stands', async () => {
-  const context = await browser.newContext({ locale: 'en-GB' });
+  const context = await open.browser.newContext({ locale: 'en-GB' });
   const page = await context.newPage();
   await page.route('**/parts/below-*', (route) => route.abort());
-  await page.goto(site.url);
+  await page.goto(open.site.url);
   await ready(page);
   assert.match(await problemIn(page.locator('#below')), /rest of the page could not be loaded/);
   await page.locator('#batch').fill('2');

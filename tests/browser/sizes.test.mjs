@@ -2,23 +2,15 @@
 // all, once what lies below it was fetched too (web/README.md, "What is loaded when").
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { brotliCompressSync } from 'node:zlib';
-import { launch, openSite, ready } from './support.mjs';
+import { ready, shared } from './support.mjs';
 
 const GOAL = 120 * 1024;
 const FIRST_LOAD = 157_400; // what it was when this was written, and 2 KiB: each family and recipe that the core learns adds to the WASM
 const BELOW = 24 * 1024; // charts, ledger, advice, texts and worker, all together
 
-let browser;
-let site;
-before(async () => {
-  [browser, site] = await Promise.all([launch(), openSite()]);
-});
-after(async () => {
-  await browser?.close();
-  await site?.close();
-});
+const open = shared();
 
 async function sizesOf(responses) {
   const sizes = await Promise.all(responses.map(async (response) => [new URL(response.url()).pathname, brotliCompressSync(await response.body()).length]));
@@ -27,11 +19,11 @@ async function sizesOf(responses) {
 
 for (const lang of ['en', 'zh']) {
   test(`the first load is within its bar, all files together: ${lang}`, async () => {
-    const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, serviceWorkers: 'block' });
+    const context = await open.browser.newContext({ viewport: { width: 1280, height: 900 }, serviceWorkers: 'block' });
     const page = await context.newPage();
     const asked = [];
     page.on('request', (request) => asked.push(request));
-    await page.goto(`${site.url}#v=1&lang=${lang}`);
+    await page.goto(`${open.site.url}#v=1&lang=${lang}`);
     await ready(page);
     await page.locator('ml-advice tbody tr').first().waitFor({ timeout: 60_000 });
     const below = asked.findIndex((request) => /\/below-/.test(request.url()));

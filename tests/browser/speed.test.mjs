@@ -1,25 +1,17 @@
 // How quickly a change is answered, and that nothing on the page jumps.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { launch, openPage, openSite, ready } from './support.mjs';
+import { test } from 'node:test';
+import { openPage, ready, shared } from './support.mjs';
 
 const FRAME_MS = 16;
 
-let browser;
-let site;
-before(async () => {
-  [browser, site] = await Promise.all([launch(), openSite()]);
-});
-after(async () => {
-  await browser?.close();
-  await site?.close();
-});
+const open = shared();
 
 // From a keystroke to the new numbers laid out, all the way down the page: script, style and layout of the main thread, in
 // time of its own processor, so that other work on the machine adds little. The quickest of some tries is held to the bar.
 test('a change is answered within a frame for an 8B model', async () => {
-  const { page, context } = await openPage(browser, `${site.url}#v=1&model=llama-3-8b`);
+  const { page, context } = await openPage(open.browser, `${open.site.url}#v=1&model=llama-3-8b`);
   await ready(page);
   await page.locator('ml-advice [aria-busy=false]').waitFor({ timeout: 60_000 });
   const devtools = await context.newCDPSession(page);
@@ -51,12 +43,12 @@ test('a change is answered within a frame for an 8B model', async () => {
 });
 
 test('nothing jumps while the page loads, and below the first screen neither', async () => {
-  const { page, context } = await openPage(browser, 'about:blank');
+  const { page, context } = await openPage(open.browser, 'about:blank');
   await page.addInitScript(() => {
     globalThis.shifts = [];
     new PerformanceObserver((list) => globalThis.shifts.push(...list.getEntries().map((entry) => entry.value))).observe({ type: 'layout-shift', buffered: true });
   });
-  await page.goto(`${site.url}#v=1&model=llama-3-8b`);
+  await page.goto(`${open.site.url}#v=1&model=llama-3-8b`);
   await ready(page);
   await page.locator('ml-advice [aria-busy=false]').waitFor({ timeout: 60_000 });
   const sum = await page.evaluate(() => globalThis.shifts.reduce((all, one) => all + one, 0));

@@ -2,10 +2,12 @@
 //
 // SITE=DIR tests another build than build/site. Elements are found by Playwright's locators, which see into shadow roots.
 
+import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { after, before } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { createSite, listen } from '../../web/serve.mjs';
 
@@ -51,6 +53,32 @@ export async function openPage(browser, url, options = {}) {
   });
   await page.goto(url);
   return { page, context, faults };
+}
+
+// The browser and the site that a file's tests share: there from the first test on, gone after the last.
+export function shared() {
+  const open = {};
+  before(async () => {
+    [open.browser, open.site] = await Promise.all([launch(), openSite()]);
+  });
+  after(async () => {
+    await open.browser?.close();
+    await open.site?.close();
+  });
+  return open;
+}
+
+// Runs on a page of the shared site that has answered, and asks afterwards that nothing went wrong there.
+export async function withPage(open, hash, run, { timeout, ...options } = {}) {
+  const { page, context, faults } = await openPage(open.browser, open.site.url + hash, options);
+  if (timeout !== undefined) page.setDefaultTimeout(timeout);
+  try {
+    await ready(page);
+    await run(page, context);
+    assert.deepEqual(faults, []);
+  } finally {
+    await context.close();
+  }
 }
 
 export async function ready(page) {
