@@ -3,8 +3,6 @@
 namespace ledger {
 namespace {
 
-constexpr std::int64_t kIgnoreIndex = -100;
-
 // F.cross_entropy: the log-probabilities are a temporary of the expression, kept by the graph alone.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
   return nll_loss(log_softmax(logits), targets);

@@ -9,8 +9,6 @@
 namespace ledger {
 namespace {
 
-constexpr std::int64_t kIgnoreIndex = -100;
-
 // A step of a metric's computation: its values are read by nobody, but its graph saves them like any other.
 Tensor metric_step(std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> saved,
                    const Shape& shape, DType dtype, bool saves_result = false) {

@@ -8,8 +8,6 @@
 namespace ledger {
 namespace {
 
-constexpr std::int64_t kIgnoreIndex = -100;
-
 // As many rows as keep a chunk of logits near the size of the hidden states.
 std::uint64_t chunk_rows(std::uint64_t tokens, std::uint64_t hidden_size, std::uint64_t vocab_size) {
   return std::bit_ceil(divide_up(tokens, divide_up(vocab_size, hidden_size)));
@@ -46,6 +44,12 @@ Buffers make_buffers(const Tensor& input, const Tensor& weight, const Tensor& ta
   return buffers;
 }
 
+// a @ b under autocast: casts from left to right, which C++ leaves open between a call's arguments.
+Tensor product(const Tensor& a, const Tensor& b) {
+  const Tensor left = a.tape().autocast_low(a), right = a.tape().autocast_low(b);
+  return mm(left, right);
+}
+
 // grad_weight += grad_logits^T input. From torch 2.8 on and for fp32 gradients of 16-bit products in one call, else
 // through an fp32 copy of the chunk's whole [V, h] product. Returns the input in the product's dtype, a local of the
 // loop.
@@ -57,8 +61,7 @@ Tensor add_to_grad_weight(const Tensor& grad_weight, const Tensor& grad_logits_t
     tape.run(OpKind::addmm, {&grad_weight, &grad_logits_t, &cast}, {&grad_weight});
     return cast;
   }
-  Tape& tape = input_chunk.tape();
-  add_inplace(grad_weight, to(mm(grad_logits_t, tape.autocast_low(input_chunk)), DType::f32));
+  add_inplace(grad_weight, to(product(grad_logits_t, input_chunk), DType::f32));
   return {};
 }
 
@@ -71,12 +74,12 @@ Tensor forward_in_chunks(const Tensor& input, const Tensor& weight, const Tensor
   for (std::uint64_t start = 0; start < total; start += rows) {
     const Dim n{std::min(rows, total - start), Sym::none};
     const Tensor input_chunk = slice(input, 0, start, n);
-    logits_chunk = mm(tape.autocast_low(input_chunk), tape.autocast_low(transpose(weight, 0, 1)));
+    logits_chunk = product(input_chunk, transpose(weight, 0, 1));
     const Tensor target_chunk = slice(target, 0, start, n);
     const Tensor loss_1d_slice = slice(buffers.loss_1d, 0, start, n);
     tape.run(OpKind::liger_cross_entropy, {&logits_chunk, &target_chunk, &target}, {&logits_chunk, &loss_1d_slice});
     grad_logits_chunk = logits_chunk;
-    copy_into(slice(buffers.grad_input, 0, start, n), mm(grad_logits_chunk, tape.autocast_low(weight)));
+    copy_into(slice(buffers.grad_input, 0, start, n), product(grad_logits_chunk, weight));
     if (buffers.grad_weight) {
       grad_logits_t = transpose(grad_logits_chunk, 0, 1);
       cast.reset();

@@ -134,6 +134,9 @@ namespace ledger {
   X(int8_linear, "int8_linear")         /* a step of an LLM.int8 weight or product; shapes only */
 // clang-format on
 
+// A target of this value counts for nothing: torch.nn.functional.cross_entropy's default ignore_index.
+inline constexpr std::int64_t kIgnoreIndex = -100;
+
 enum class OpKind : std::uint8_t {
 #define LEDGER_OP_KIND(kind, name) kind,
   LEDGER_OPS(LEDGER_OP_KIND)

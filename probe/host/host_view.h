@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -60,6 +62,33 @@ inline Matrix matrix_of(const HostView& view, std::uint64_t first = 0, std::uint
   for (std::size_t i = 0; i < leading; ++i)
     m.data += static_cast<std::ptrdiff_t>(index[i]) * view.byte_stride(i);
   return m;
+}
+
+// Dense and row-major over `data`, in the shape of `like`.
+inline HostView dense_view(const HostView& like, std::byte* data, DType dtype) {
+  HostView view = like;
+  view.data = data;
+  view.dtype = dtype;
+  std::int64_t stride = 1;
+  for (std::size_t i = like.rank; i-- > 0;) {
+    view.strides[i] = stride;
+    stride *= static_cast<std::int64_t>(like.sizes[i]);
+  }
+  return view;
+}
+
+// Element i of an int64 view's first dimension.
+inline std::int64_t int_at(const HostView& view, std::uint64_t i) {
+  std::int64_t value = 0;
+  std::memcpy(&value, view.data + static_cast<std::ptrdiff_t>(i) * view.byte_stride(0), sizeof value);
+  return value;
+}
+
+// The same as an index of something that has `limit`; nothing where it lies outside.
+inline std::optional<std::uint64_t> index_at(const HostView& view, std::uint64_t i, std::uint64_t limit) {
+  const std::int64_t value = int_at(view, i);
+  if (value < 0 || static_cast<std::uint64_t>(value) >= limit) return std::nullopt;
+  return static_cast<std::uint64_t>(value);
 }
 
 // What copy_to_host put aside, by number.

@@ -276,28 +276,40 @@ const char* refusal(const KernelCall& call, std::size_t first) {
 
 namespace {
 
-// softmax(scale Q K^T + bias) V of one head; the bias hides keys, nothing else does.
+// softmax(scale Q K^T + bias) of one head, in place on its scores; the bias hides keys, nothing else does. `normaliser`
+// gets each row's logsumexp. (The stored one is fp32, too coarse for gradients in fp64: backward calls this again.)
+template <class C, class Normaliser>
+std::vector<C> biased_probabilities(const std::vector<C>& queries, const std::vector<C>& keys, const Matrix& bias,
+                                    std::size_t width, C scale, Normaliser normaliser) {
+  const std::size_t rows = queries.size() / width, count = keys.size() / width;
+  std::vector<C> p(rows * count, C{0});
+  const std::vector<C> columns = transposed(keys, count);
+  add_product({queries.data(), width, 1, columns.data(), p.data(), rows, count, width});
+  for (std::size_t i = 0; i < rows; ++i) {
+    C* row = &p[i * count];
+    for (std::size_t j = 0; j < count; ++j)
+      row[j] = row[j] * scale + load_one<C>(bias.at(i, j), bias.dtype);
+    const C largest = *std::max_element(row, row + count);
+    C total = 0;
+    for (std::size_t j = 0; j < count; ++j)
+      total += row[j] = std::exp(row[j] - largest);
+    for (std::size_t j = 0; j < count; ++j)
+      row[j] /= total;
+    normaliser(i, largest + std::log(total));
+  }
+  return p;
+}
+
 template <class C>
 void attend_biased(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& bias, const Matrix& out,
                    const Matrix& logsumexp, C scale) {
-  std::vector<C> queries, keys, values, p(q.rows * k.rows, C{0}), o(q.rows * v.cols, C{0});
+  std::vector<C> queries, keys, values, o(q.rows * v.cols, C{0});
   load_rows(queries, q, 0, q.rows);
   load_rows(keys, k, 0, k.rows);
   load_rows(values, v, 0, v.rows);
-  keys = transposed(keys, k.rows);
-  add_product({queries.data(), q.cols, 1, keys.data(), p.data(), q.rows, k.rows, q.cols});
-  for (std::size_t i = 0; i < q.rows; ++i) {
-    C* row = &p[i * k.rows];
-    for (std::size_t j = 0; j < k.rows; ++j)
-      row[j] = row[j] * scale + load_one<C>(bias.at(i, j), bias.dtype);
-    const C largest = *std::max_element(row, row + k.rows);
-    C total = 0;
-    for (std::size_t j = 0; j < k.rows; ++j)
-      total += row[j] = std::exp(row[j] - largest);
-    for (std::size_t j = 0; j < k.rows; ++j)
-      row[j] /= total;
-    store_one(logsumexp.at(i, 0), largest + std::log(total), logsumexp.dtype);
-  }
+  const std::vector<C> p = biased_probabilities<C>(
+      queries, keys, bias, q.cols, scale,
+      [&](std::size_t i, C normaliser) { store_one(logsumexp.at(i, 0), normaliser, logsumexp.dtype); });
   add_product({p.data(), k.rows, 1, values.data(), o.data(), q.rows, v.cols, k.rows});
   store_rows(out, 0, o);
 }
@@ -315,27 +327,6 @@ void forward_biased(KernelCall& call) {
   }
 }
 
-// The probabilities of one head again; the stored logsumexp is fp32, too coarse for gradients in fp64.
-template <class C>
-std::vector<C> biased_probabilities(const Operands& x, const Matrix& bias, const std::vector<C>& queries,
-                                    const std::vector<C>& keys, C scale) {
-  std::vector<C> p(x.q.rows * x.k.rows, C{0});
-  const std::vector<C> columns = transposed(keys, x.k.rows);
-  add_product({queries.data(), x.q.cols, 1, columns.data(), p.data(), x.q.rows, x.k.rows, x.q.cols});
-  for (std::size_t i = 0; i < x.q.rows; ++i) {
-    C* row = &p[i * x.k.rows];
-    for (std::size_t j = 0; j < x.k.rows; ++j)
-      row[j] = row[j] * scale + load_one<C>(bias.at(i, j), bias.dtype);
-    const C largest = *std::max_element(row, row + x.k.rows);
-    C total = 0;
-    for (std::size_t j = 0; j < x.k.rows; ++j)
-      total += row[j] = std::exp(row[j] - largest);
-    for (std::size_t j = 0; j < x.k.rows; ++j)
-      row[j] /= total;
-  }
-  return p;
-}
-
 template <class C>
 void biased_head_backward(const Operands& x, const Matrix& bias, const std::array<Matrix, 3>& out, C scale) {
   const std::size_t s = x.q.rows, c = x.k.rows, d = x.q.cols;
@@ -345,7 +336,7 @@ void biased_head_backward(const Operands& x, const Matrix& bias, const std::arra
   load_rows(values, x.v, 0, c);
   load_rows(gradient, x.gradient, 0, s);
   load_rows(result, x.out, 0, s);
-  const std::vector<C> p = biased_probabilities<C>(x, bias, queries, keys, scale);
+  const std::vector<C> p = biased_probabilities<C>(queries, keys, bias, d, scale, [](std::size_t, C) {});
   std::vector<C> ds(s * c, C{0}), dq(s * d, C{0}), dk(c * d, C{0}), dv(c * d, C{0});
   const std::vector<C> columns = transposed(values, c);
   add_product({gradient.data(), d, 1, columns.data(), ds.data(), s, c, d});

@@ -10,14 +10,7 @@
 namespace ledger::host {
 namespace {
 
-constexpr std::int64_t kIgnored = -100;
 constexpr const char* kBadPosition = "a position or its label is out of range";
-
-std::int64_t int_at(const HostView& view, std::uint64_t i) {
-  std::int64_t value = 0;
-  std::memcpy(&value, view.data + static_cast<std::ptrdiff_t>(i) * view.byte_stride(0), sizeof value);
-  return value;
-}
 
 std::vector<double> row_of(const Matrix& matrix, std::uint64_t row) {
   std::vector<double> values(matrix.cols);
@@ -39,17 +32,18 @@ std::vector<std::vector<double>> rows_of(const Matrix& matrix) {
   return rows;
 }
 
-// The token at position i and the label that follows it; false when either lies outside.
-bool token_and_label(const HostView& positions, const HostView* labels, std::uint64_t i, const Matrix& e,
-                     const Matrix& c, std::uint64_t& token, std::uint64_t& label) {
-  const std::int64_t position = int_at(positions, i);
-  const std::uint64_t last = labels != nullptr ? 1 : 0;  // rows that must follow
-  if (position < 0 || static_cast<std::uint64_t>(position) + last >= e.rows) return false;
-  token = static_cast<std::uint64_t>(position);
-  if (labels == nullptr) return true;
-  const std::int64_t next = int_at(*labels, token + 1);
-  label = static_cast<std::uint64_t>(next);
-  return next >= 0 && label < c.rows;
+struct Token {
+  std::uint64_t row, label;
+};
+
+// The token at position i and the label that follows it; nothing when either lies outside.
+std::optional<Token> token_at(const HostView& positions, const HostView& labels, std::uint64_t i, const Matrix& e,
+                              const Matrix& c) {
+  const auto row = index_at(positions, i, e.rows - 1);  // a row must follow
+  if (!row) return std::nullopt;
+  const auto label = index_at(labels, *row + 1, c.rows);
+  if (!label) return std::nullopt;
+  return Token{*row, *label};
 }
 
 }  // namespace
@@ -62,7 +56,7 @@ void cut_positions(KernelCall& call) {
     row.data += static_cast<std::ptrdiff_t>(i) * labels.byte_stride(0);
     row.strides[0] = labels.strides[1];
     for (std::uint64_t j = 0; j + 1 < labels.sizes[1]; ++j) {
-      if (int_at(row, j + 1) == kIgnored) continue;
+      if (int_at(row, j + 1) == kIgnoreIndex) continue;
       if (next == out.sizes[0]) {
         call.error = "more labels than positions";
         return;
@@ -80,12 +74,12 @@ void cut_logsumexp(KernelCall& call) {
   const std::vector<std::vector<double>> columns = rows_of(c);
   std::vector<double> logits(c.rows);
   for (std::uint64_t i = 0; i < positions.sizes[0]; ++i) {
-    std::uint64_t token = 0, label = 0;
-    if (!token_and_label(positions, nullptr, i, e, c, token, label)) {
+    const auto token = index_at(positions, i, e.rows);
+    if (!token) {
       call.error = kBadPosition;
       return;
     }
-    const std::vector<double> row = row_of(e, token);
+    const std::vector<double> row = row_of(e, *token);
     for (std::uint64_t v = 0; v < c.rows; ++v)
       logits[v] = dot(row, columns[v]);
     const double largest = *std::max_element(logits.begin(), logits.end());
@@ -102,13 +96,13 @@ void cut_neg_dot(KernelCall& call) {
   const Matrix e = matrix_of(call.in[0]), c = matrix_of(call.in[1]);
   const HostView& out = call.out[0];
   for (std::uint64_t i = 0; i < out.sizes[0]; ++i) {
-    std::uint64_t token = 0, label = 0;
-    if (!token_and_label(call.in[2], &call.in[3], i, e, c, token, label)) {
+    const std::optional<Token> token = token_at(call.in[2], call.in[3], i, e, c);
+    if (!token) {
       call.error = kBadPosition;
       return;
     }
-    store_one(out.data + static_cast<std::ptrdiff_t>(i) * out.byte_stride(0), -dot(row_of(e, token), row_of(c, label)),
-              out.dtype);
+    store_one(out.data + static_cast<std::ptrdiff_t>(i) * out.byte_stride(0),
+              -dot(row_of(e, token->row), row_of(c, token->label)), out.dtype);
   }
 }
 
@@ -120,17 +114,17 @@ void cut_backward(KernelCall& call) {
   const std::vector<std::vector<double>> columns = rows_of(c);
   std::vector<double> de(e.rows * e.cols, 0.0), dc(c.rows * c.cols, 0.0);
   for (std::uint64_t i = 0; i < count; ++i) {
-    std::uint64_t token = 0, label = 0;
-    if (!token_and_label(positions, &call.in[5], i, e, c, token, label)) {
+    const std::optional<Token> token = token_at(positions, call.in[5], i, e, c);
+    if (!token) {
       call.error = kBadPosition;
       return;
     }
-    const std::vector<double> row = row_of(e, token);
+    const std::vector<double> row = row_of(e, token->row);
     const double total = load_one<double>(lse.data + static_cast<std::ptrdiff_t>(i) * lse.byte_stride(0), lse.dtype);
     for (std::uint64_t v = 0; v < c.rows; ++v) {
-      const double gradient = scale * (std::exp(dot(row, columns[v]) - total) - (v == label ? 1.0 : 0.0));
+      const double gradient = scale * (std::exp(dot(row, columns[v]) - total) - (v == token->label ? 1.0 : 0.0));
       for (std::uint64_t k = 0; k < e.cols; ++k) {
-        de[token * e.cols + k] += gradient * columns[v][k];
+        de[token->row * e.cols + k] += gradient * columns[v][k];
         dc[v * c.cols + k] += gradient * row[k];
       }
     }

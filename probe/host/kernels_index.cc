@@ -9,12 +9,6 @@ namespace {
 
 constexpr const char* kBadIndex = "an index lies outside the rows";
 
-std::int64_t index_at(const HostView& indices, std::uint64_t i) {
-  std::int64_t index = 0;
-  std::memcpy(&index, indices.data + static_cast<std::ptrdiff_t>(i) * indices.byte_stride(0), sizeof index);
-  return index;
-}
-
 // Row i of a tensor of any rank.
 HostView row_of(const HostView& view, std::uint64_t i) {
   HostView row = view;
@@ -28,12 +22,12 @@ template <class Visit>
 void for_each_index(KernelCall& call, const HostView& listed, const HostView& indexed, Visit visit) {
   const HostView& indices = call.in[1];
   for (std::uint64_t i = 0; i < indices.sizes[0]; ++i) {
-    const std::int64_t index = index_at(indices, i);
-    if (index < 0 || static_cast<std::uint64_t>(index) >= indexed.sizes[0]) {
+    const std::optional<std::uint64_t> index = index_at(indices, i, indexed.sizes[0]);
+    if (!index) {
       call.error = kBadIndex;
       return;
     }
-    visit(row_of(listed, i), row_of(indexed, static_cast<std::uint64_t>(index)));
+    visit(row_of(listed, i), row_of(indexed, *index));
   }
 }
 

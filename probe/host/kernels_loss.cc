@@ -1,7 +1,6 @@
 // kernels_loss.cc - the negative log-likelihood. Its sum over the tokens is in double.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "probe/host/kernels.h"
@@ -10,17 +9,14 @@
 namespace ledger::host {
 namespace {
 
-constexpr std::int64_t kIgnored = -100;  // torch.nn.functional.cross_entropy's default ignore_index
-
 // visit(t, target) for each target that counts; false when one is outside the classes.
 template <class Visit>
 bool for_each_target(const HostView& targets, std::uint64_t classes, Visit visit) {
   for (std::uint64_t t = 0; t < targets.sizes[0]; ++t) {
-    std::int64_t target = 0;
-    std::memcpy(&target, targets.data + static_cast<std::ptrdiff_t>(t) * targets.byte_stride(0), sizeof target);
-    if (target == kIgnored) continue;
-    if (target < 0 || static_cast<std::uint64_t>(target) >= classes) return false;
-    visit(t, static_cast<std::uint64_t>(target));
+    if (int_at(targets, t) == kIgnoreIndex) continue;
+    const std::optional<std::uint64_t> target = index_at(targets, t, classes);
+    if (!target) return false;
+    visit(t, *target);
   }
   return true;
 }
@@ -56,12 +52,6 @@ void nll_loss_backward(KernelCall& call) {
 
 namespace {
 
-std::int64_t target_at(const HostView& targets, std::uint64_t t) {
-  std::int64_t target = 0;
-  std::memcpy(&target, targets.data + static_cast<std::ptrdiff_t>(t) * targets.byte_stride(0), sizeof target);
-  return target;
-}
-
 // One row of logits becomes its gradient; returns its loss. Both are divided by `counted`.
 double loss_of_row(std::vector<double>& row, std::uint64_t target, double counted) {
   const double largest = *std::max_element(row.begin(), row.end());
@@ -82,19 +72,18 @@ void liger_cross_entropy(KernelCall& call) {
   const HostView &targets = call.in[1], &every_target = call.in[2], &losses = call.out[1];
   double counted = 0;
   for (std::uint64_t t = 0; t < every_target.sizes[0]; ++t)
-    counted += target_at(every_target, t) == kIgnored ? 0 : 1;
+    counted += int_at(every_target, t) == kIgnoreIndex ? 0 : 1;
   std::vector<double> row(logits.cols);
   for (std::uint64_t t = 0; t < logits.rows; ++t) {
-    const std::int64_t target = target_at(targets, t);
     double loss = 0;
-    if (target == kIgnored) {
+    if (int_at(targets, t) == kIgnoreIndex) {
       std::fill(row.begin(), row.end(), 0.0);
-    } else if (target < 0 || static_cast<std::uint64_t>(target) >= logits.cols) {
+    } else if (const auto target = index_at(targets, t, logits.cols)) {
+      load_strip(row.data(), logits.at(t, 0), logits.col_stride, logits.cols, logits.dtype);
+      loss = loss_of_row(row, *target, counted);
+    } else {
       call.error = kBadTarget;
       return;
-    } else {
-      load_strip(row.data(), logits.at(t, 0), logits.col_stride, logits.cols, logits.dtype);
-      loss = loss_of_row(row, static_cast<std::uint64_t>(target), counted);
     }
     store_strip(logits.at(t, 0), logits.col_stride, row.data(), logits.cols, logits.dtype);
     store_one(losses.data + static_cast<std::ptrdiff_t>(t) * losses.byte_stride(0), loss, losses.dtype);

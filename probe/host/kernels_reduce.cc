@@ -10,19 +10,6 @@
 namespace ledger::host {
 namespace {
 
-// A dense fp64 view of `values` in the shape of `like`.
-HostView dense_like(const HostView& like, std::vector<double>& values) {
-  HostView view = like;
-  view.data = reinterpret_cast<std::byte*>(values.data());
-  view.dtype = DType::f64;
-  std::int64_t stride = 1;
-  for (std::size_t i = like.rank; i-- > 0;) {
-    view.strides[i] = stride;
-    stride *= static_cast<std::int64_t>(like.sizes[i]);
-  }
-  return view;
-}
-
 void add_into(const HostView& totals, const HostView& in) {
   std::array<double, kStrip> strip;
   const StridedLoop<2> loop(in, {in, totals});
@@ -46,7 +33,7 @@ void reduce(KernelCall& call, double factor) {
     return;
   }
   std::vector<double> totals(out.numel(), 0.0);
-  add_into(dense_like(out, totals), call.in[0]);
+  add_into(dense_view(out, reinterpret_cast<std::byte*>(totals.data()), DType::f64), call.in[0]);
   generate<double>(out, [&](std::uint64_t i) { return totals[i] * factor; });
 }
 

@@ -1,28 +1,12 @@
 // kernels_transfer.cc - tensors put aside in host memory and fetched back, dense and in row-major order.
 #include "probe/host/kernels.h"
-#include "probe/host/strided_loop.h"
 
 namespace ledger::host {
-namespace {
-
-HostView dense(const HostView& like, std::vector<std::byte>& memory) {
-  HostView view = like;
-  view.data = memory.data();
-  std::int64_t stride = 1;
-  for (std::size_t i = like.rank; i-- > 0;) {
-    view.strides[i] = stride;
-    stride *= static_cast<std::int64_t>(like.sizes[i]);
-  }
-  return view;
-}
-
-}  // namespace
-
 void copy_to_host(KernelCall& call) {
   const HostView& in = call.in[0];
   std::vector<std::byte>& memory = call.host_memory[call.attr.i[0]];
   memory.resize(in.numel() * element_bytes(in.dtype));
-  move_elements(dense(in, memory), in);
+  move_elements(dense_view(in, memory.data(), in.dtype), in);
 }
 
 void copy_from_host(KernelCall& call) {
@@ -32,7 +16,7 @@ void copy_from_host(KernelCall& call) {
     call.error = "host memory holds no tensor of this number and size";
     return;
   }
-  move_elements(out, dense(out, found->second));
+  move_elements(out, dense_view(out, found->second.data(), out.dtype));
   call.host_memory.erase(found);
 }
 
