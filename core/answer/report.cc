@@ -8,6 +8,7 @@
 #include "core/inference/generate.h"
 #include "core/memory/timeline.h"
 #include "core/models/names.h"
+#include "core/training/support.h"
 
 namespace ledger {
 namespace {
@@ -193,10 +194,7 @@ struct Note {
 };
 
 bool stays_fp32(const Recipe& r) {
-  if (r.fsdp == 2) return r.param_dtype == ShardDtype::fp32;
-  const bool fp32_stream =
-      r.precision == Precision::fp32 || ((r.method == Method::qlora || r.weights == Weights::int8) && r.prepare_kbit);
-  return fp32_stream && !r.autocast && r.precision != Precision::amp_bf16;
+  return fp32_stream(r) && !r.autocast && r.precision != Precision::amp_bf16;
 }
 
 constexpr Note kNotes[] = {
@@ -217,7 +215,7 @@ constexpr Note kNotes[] = {
     {"sliding_window_takes_a_mask",
      [](const Prediction& p) {
        const Attention kind = p.recipe.attention;
-       return traced_decoder(p) && p.config.sliding_window != 0 && p.recipe.seq > p.config.sliding_window &&
+       return traced_decoder(p) && beyond_window(p.config, p.recipe) &&
               (kind == Attention::sdpa || kind == Attention::efficient);
      }},
     {"lora_4bit_casts_under_autocast",

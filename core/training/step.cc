@@ -21,8 +21,7 @@ constexpr std::uint64_t kMostEvents = 8u << 20;
 
 // QLoRA prepared by PEFT holds what is not quantised in fp32 (prepare_model_for_kbit_training).
 DType weight_dtype(const Recipe& recipe) {
-  const bool quantised = recipe.method == Method::qlora || recipe.weights == Weights::int8;
-  if (quantised && recipe.prepare_kbit) return DType::f32;
+  if (prepared_for_kbit(recipe)) return DType::f32;
   return recipe.precision == Precision::bf16 ? DType::bf16 : DType::f32;
 }
 

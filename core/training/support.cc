@@ -17,13 +17,6 @@ struct Refusal {
   bool (*applies)(const ModelConfig&, const Recipe&);
 };
 
-// Order: what no framework can run, then what is not modelled yet.
-bool fp32_stream(const Recipe& r) {
-  if (r.fsdp == 2) return r.param_dtype == ShardDtype::fp32;
-  return r.precision == Precision::fp32 ||
-         ((r.method == Method::qlora || r.weights == Weights::int8) && r.prepare_kbit);
-}
-
 bool names_no_module(const ModelConfig& c, const Recipe& r) {
   if (c.architecture == Architecture::plain || r.method == Method::full) return false;
   const std::vector<std::string_view> linears = linear_names(c);
@@ -96,7 +89,7 @@ constexpr Refusal kRefusals[] = {
        // transformers masking_utils.py: beyond a window's length sdpa gets a mask, and with it repeated keys and
        // values.
        const bool forced = r.attention == Attention::math || r.attention == Attention::cudnn;
-       return c.sliding_window != 0 && r.seq > c.sliding_window && r.stack != Stack::course &&
+       return beyond_window(c, r) && r.stack != Stack::course &&
               (forced || (r.stack == Stack::hf_4 && r.attention == Attention::sdpa));
      }},
     {"loss", "plain_stack_has_a_loss_of_its_own",
@@ -171,6 +164,20 @@ constexpr Refusal kRefusals[] = {
 
 std::optional<Problem> only_while_generating(const Recipe& recipe) {
   return first_of(kOnlyWhileGenerating, {}, recipe);
+}
+
+bool prepared_for_kbit(const Recipe& r) {
+  const bool int8_base = r.weights == Weights::int8 && r.task == Task::training;
+  return (r.method == Method::qlora || int8_base) && r.prepare_kbit;
+}
+
+bool fp32_stream(const Recipe& r) {
+  if (r.fsdp == 2) return r.param_dtype == ShardDtype::fp32;
+  return r.precision == Precision::fp32 || prepared_for_kbit(r);
+}
+
+bool beyond_window(const ModelConfig& c, const Recipe& r) {
+  return c.sliding_window != 0 && r.seq > c.sliding_window;
 }
 
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe) {

@@ -9,6 +9,15 @@
 
 namespace ledger {
 
+// A quantised base that PEFT prepared (prepare_model_for_kbit_training): whatever is not quantised is held in fp32.
+bool prepared_for_kbit(const Recipe& recipe);
+
+// The residual stream is fp32, and with it queries and keys where autocast does not cast them.
+bool fp32_stream(const Recipe& recipe);
+
+// Some token does not see the first one.
+bool beyond_window(const ModelConfig& config, const Recipe& recipe);
+
 // The first reason why `recipe` cannot be computed for `config`, or nullopt. where: key; read: its value; expected:
 // reason id.
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe);

@@ -48,6 +48,14 @@ TEST(Support, EveryValueOfEveryKeyIsTracedOrRefusedByName) {
   }
 }
 
+// Preparing widens a base to be trained on; int8 weights that only generate stay in a 16-bit stream.
+TEST(Support, OnlyTrainingPreparesAnInt8Base) {
+  EXPECT_TRUE(fp32_stream(recipe_of({{"method", "lora"}, {"weights", "int8"}})));
+  EXPECT_FALSE(fp32_stream(recipe_of({{"method", "lora"}, {"weights", "int8"}, {"prepare_kbit", "false"}})));
+  EXPECT_FALSE(fp32_stream(recipe_of({{"task", "generate"}, {"weights", "int8"}})));
+  EXPECT_TRUE(fp32_stream(recipe_of({{"method", "qlora"}})));
+}
+
 TEST(Support, TheDefaultRecipeIsTraced) {
   for (const auto& [name, config] : small_configs())
     EXPECT_FALSE(unsupported(config, Recipe{})) << name;
