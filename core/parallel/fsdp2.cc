@@ -53,7 +53,7 @@ Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype
 // foreach_all_gather: shards in another dtype are cast into one flat input first, which is copied into the output.
 void Fsdp2::unshard(Group& group) {
   if (group.gathered || group.all_gather || group.params.empty()) return;
-  const Tape::Scope scope(tape_, "all_gather");
+  const Tape::Scope scope(tape_, "fsdp.all_gather", Tape::Scope::Below::nothing);
   const Tape::Layer no_layer(tape_, -1);
   const Tape::In in(tape_, Category::communication);
   std::uint64_t total = 0, cast = 0;
@@ -77,7 +77,7 @@ void Fsdp2::wait_for_unshard(Group& group) {
   const bool forward = group.state == State::forward;
   const Tensor previous = forward ? std::move(all_gather_state_) : Tensor();  // a local name keeps it until the end
   {
-    const Tape::Scope scope(tape_, "unsharded");
+    const Tape::Scope scope(tape_, "fsdp.unsharded", Tape::Scope::Below::nothing);
     const Tape::Layer no_layer(tape_, -1);
     const Tape::In in(tape_, Category::weights);
     std::vector<const Tensor*> outputs;
@@ -167,7 +167,7 @@ void Fsdp2::post_backward(Group& group) {
 // foreach_reduce: the flat input of one unit stays until the next unit reduces.
 void Fsdp2::reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradients) {
   reduce_scatter_state_.reset();
-  const Tape::Scope scope(tape_, "reduce_scatter");
+  const Tape::Scope scope(tape_, "fsdp.reduce_scatter", Tape::Scope::Below::nothing);
   const Tape::Layer no_layer(tape_, -1);
   const Tape::In in(tape_, Category::communication);
   std::uint64_t total = 0;

@@ -184,10 +184,9 @@ Tensor Tape::scratch(const Shape& shape, DType dtype) {
 void Tape::ensure_cublas_workspace() {
   Tensor& workspace = in_backward_ ? backward_workspace_ : forward_workspace_;
   if (workspace || options_.cublas_workspace_bytes == 0 || muted_) return;
-  const NameId before = std::exchange(scope_, intern(0, "cublas"));
+  const Scope scope(*this, "cublas", Scope::Below::nothing);
   const Layer layer(*this, -1);
   workspace = scratch({{options_.cublas_workspace_bytes, Sym::none}}, DType::u8);
-  scope_ = before;
 }
 
 // --- recording runs

@@ -161,8 +161,9 @@ class Tape {
 
   class Scope {
    public:
-    Scope(Tape& tape, const char* name) : tape_(tape), before_(tape.scope_) {
-      tape.scope_ = tape.intern(before_, name);
+    enum class Below : std::uint8_t { current, nothing };  // nothing: what belongs to no module, whichever runs
+    Scope(Tape& tape, const char* name, Below below = Below::current) : tape_(tape), before_(tape.scope_) {
+      tape.scope_ = tape.intern(below == Below::current ? before_ : 0, name);
     }
     ~Scope() { tape_.scope_ = before_; }
 

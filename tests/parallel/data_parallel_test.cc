@@ -1,7 +1,7 @@
 // DDP and FSDP2 on rank 0: what is whole, what is a shard, and what is gathered for how long.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <map>
 
 #include "core/answer/prediction.h"
 #include "tests/training/runs.h"
@@ -118,6 +118,22 @@ TEST(Fsdp2, AFrozenBaseReducesAdaptersOnly) {
   // The root has nothing to train: three layers, two steps.
   EXPECT_EQ(sizes_of(p.trace, OpKind::reduce_scatter).size(), 2u * 3u);
   EXPECT_EQ(sizes_of(full.trace, OpKind::reduce_scatter).size(), 2u * 4u);
+}
+
+// Gathering happens while some module's gradient is computed; its buffers bear no module's name.
+TEST(Fsdp2, BuffersAreNamedForThemselves) {
+  const Prediction p = predicted({{"dp", "2"}, {"fsdp", "2"}, {"checkpointing", "full"}});
+  const std::map<OpKind, std::string> names = {{OpKind::all_gather, "fsdp.all_gather"},
+                                               {OpKind::gather_copy_out, "fsdp.unsharded"},
+                                               {OpKind::reduce_copy_in, "fsdp.reduce_scatter"}};
+  std::size_t seen = 0;
+  for (const StorageInfo& storage : p.trace.storages) {
+    const auto named = names.find(storage.op);
+    if (named == names.end()) continue;
+    EXPECT_EQ(p.trace.names[storage.scope], named->second);
+    ++seen;
+  }
+  EXPECT_GT(seen, 0u);
 }
 
 }  // namespace
