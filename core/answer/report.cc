@@ -197,6 +197,12 @@ bool stays_fp32(const Recipe& r) {
   return fp32_stream(r) && !r.autocast && r.precision != Precision::amp_bf16;
 }
 
+// Attention is called with fewer heads of keys and values than of queries.
+bool groups_heads(const Prediction& p) {
+  const bool repeated = p.recipe.stack == Stack::hf_4 || p.recipe.stack == Stack::torchtune;
+  return !repeated && p.config.num_attention_heads != p.config.num_key_value_heads;
+}
+
 constexpr Note kNotes[] = {
     {"tied_gradient_summed_out_of_place",
      [](const Prediction& p) {
@@ -204,18 +210,16 @@ constexpr Note kNotes[] = {
      }},
     {"sdpa_falls_to_math",
      [](const Prediction& p) {
-       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) &&
-              p.config.num_attention_heads != p.config.num_key_value_heads;
+       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) && groups_heads(p);
      }},
     {"sdpa_falls_to_efficient",
      [](const Prediction& p) {
-       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) &&
-              p.config.num_attention_heads == p.config.num_key_value_heads;
+       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) && !groups_heads(p);
      }},
     {"sliding_window_takes_a_mask",
      [](const Prediction& p) {
        const Attention kind = p.recipe.attention;
-       return traced_decoder(p) && beyond_window(p.config, p.recipe) &&
+       return traced_decoder(p) && takes_window_mask(p.config, p.recipe) &&
               (kind == Attention::sdpa || kind == Attention::efficient);
      }},
     {"lora_4bit_casts_under_autocast",
@@ -239,7 +243,10 @@ constexpr Note kNotes[] = {
     {"layer_inputs_in_host_memory",
      [](const Prediction& p) { return p.recipe.checkpointing == Checkpointing::offload; }},
     {"chunked_loss_copies_the_head",
-     [](const Prediction& p) { return p.recipe.loss == Loss::chunked && p.recipe.precision == Precision::bf16; }},
+     [](const Prediction& p) {
+       return p.recipe.loss == Loss::chunked && p.recipe.precision == Precision::bf16 &&
+              p.recipe.stack != Stack::torchtune;
+     }},
     {"liger_copies_the_head_gradient",
      [](const Prediction& p) {
        return p.recipe.loss == Loss::fused_linear && p.recipe.method == Method::full &&

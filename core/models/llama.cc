@@ -55,7 +55,7 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
         layers_.push_back(DecoderLayer::make(builder, config, dims_, i));
         layers_.back().self_attn.kind = options.attention;
         layers_.back().self_attn.layer = i;
-        layers_.back().self_attn.repeats_kv = options.transformers_4 && options.attention != Attention::flash;
+        layers_.back().self_attn.repeats_kv = options.stack == Stack::hf_4 && options.attention != Attention::flash;
       }
     }
     builder.open(kHeadUnit);
@@ -77,11 +77,7 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
 }
 
 Tensor Llama::make_inputs(Tape& tape) {
-  const Tape::Scope scope(tape, "input_ids");
-  const Tape::In in(tape, Category::inputs);
-  Tensor ids = tape.empty(OpKind::load_tokens, {dims_.b, dims_.s}, DType::i64);
-  tape.run(OpKind::load_tokens, {}, {&ids});
-  return ids;
+  return load_token_ids(tape, dims_.b, dims_.s);
 }
 
 Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context) {
@@ -190,7 +186,7 @@ Tensor Llama::full_logits_loss(const Tensor& hidden, const Tensor& ids) {
   const Tensor logits = logits_of(hidden);
   if (options_.keep_outputs) outputs_ = tape.detach(logits);
   const Tape::Scope scope(tape, "loss");
-  return options_.transformers_4 ? shifted_logits_loss(logits, ids) : causal_lm_loss(logits, ids);
+  return options_.stack == Stack::hf_4 ? shifted_logits_loss(logits, ids) : causal_lm_loss(logits, ids);
 }
 
 Tensor Llama::forward(const Tensor& ids) {

@@ -7,12 +7,15 @@ using Builder = std::unique_ptr<Model> (*)(Tape&, const ModelConfig&, const Mode
 
 struct Row {
   Architecture architecture;
+  Stack stack;
   Builder build;
 };
 
 constexpr Row kBuilders[] = {
-    {Architecture::llama, build_llama},
-    {Architecture::plain, build_plain},
+    {Architecture::llama, Stack::hf, build_llama},
+    {Architecture::llama, Stack::hf_4, build_llama},
+    {Architecture::llama, Stack::torchtune, build_torchtune},
+    {Architecture::plain, Stack::hf, build_plain},
 };
 
 }  // namespace
@@ -21,9 +24,17 @@ Tensor Model::next_logits(const Tensor&, const Tensor&, KvCache&, bool) {
   return Tensor();
 }
 
+Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name) {
+  const Tape::Scope scope(tape, name);
+  const Tape::In in(tape, Category::inputs);
+  Tensor ids = tape.empty(OpKind::load_tokens, {b, s}, DType::i64);
+  tape.run(OpKind::load_tokens, {}, {&ids});
+  return ids;
+}
+
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options) {
   for (const Row& row : kBuilders) {
-    if (row.architecture == config.architecture) return row.build(tape, config, options);
+    if (row.architecture == config.architecture && row.stack == options.stack) return row.build(tape, config, options);
   }
   return nullptr;
 }

@@ -54,12 +54,17 @@ struct ModelOptions {
   bool keep_outputs = false;  // the training loop holds on to the model's output: the logits, where there are any
   Loss loss = Loss::full;
   ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model
-  bool transformers_4 = false;      // 4.46 to 4.48: repeated keys and values, shifted fp32 logits
+  Stack stack = Stack::hf;          // whose modules; hf_4: repeated keys and values, shifted fp32 logits
 };
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);
 
 std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // llama.cc
 std::unique_ptr<Model> build_plain(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // plain.cc
+std::unique_ptr<Model> build_torchtune(Tape& tape, const ModelConfig& config,
+                                       const ModelOptions& options);  // torchtune.cc
+
+// Token ids [b, s], as decoders' make_inputs() loads them.
+Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name = "input_ids");
 
 }  // namespace ledger

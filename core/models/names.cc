@@ -68,9 +68,22 @@ constexpr Row kRows[] = {
 
 constexpr ModuleNames kLlama;
 
+// torchtune modules/{transformer,attention,feed_forward}.py.
+constexpr ModuleNames kTorchtune = {.base = "",
+                                    .embed = "tok_embeddings",
+                                    .head = "output",
+                                    .input_norm = "sa_norm",
+                                    .attention_norm = "mlp_norm",
+                                    .attention = "attn",
+                                    .o = "output_proj",
+                                    .gate = "w1",
+                                    .up = "w3",
+                                    .down = "w2"};
+
 }  // namespace
 
-const ModuleNames& names_of(const ModelConfig& config) {
+const ModuleNames& names_of(const ModelConfig& config, Stack stack) {
+  if (stack == Stack::torchtune) return kTorchtune;
   for (const Row& row : kRows) {
     if (config.model_type == row.model_type) return row.names;
   }
@@ -81,8 +94,8 @@ bool is_like_llama(const ModelConfig& c) {
   return c.model_type == "llama" || c.model_type == "mistral" || c.model_type == "qwen2" || c.model_type == "qwen3";
 }
 
-std::vector<std::string_view> linear_names(const ModelConfig& config) {
-  const ModuleNames& names = names_of(config);
+std::vector<std::string_view> linear_names(const ModelConfig& config, Stack stack) {
+  const ModuleNames& names = names_of(config, stack);
   std::vector<std::string_view> list;
   if (config.style.projections == Projections::separate) {
     list = {names.q, names.k, names.v, names.o};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/config/model_config.h"
+#include "core/config/recipe.h"
 
 namespace ledger {
 
@@ -33,13 +34,13 @@ struct ModuleNames {
   const char* down = "down_proj";
 };
 
-const ModuleNames& names_of(const ModelConfig& config);
+const ModuleNames& names_of(const ModelConfig& config, Stack stack = Stack::hf);
 
 // Llama and the families that are its module with other switches: what is modelled of Llama alone (transformers 4,
 // generation) holds for them.
 bool is_like_llama(const ModelConfig& config);
 
 // The linear layers that adapters can go on, as `targets` names them.
-std::vector<std::string_view> linear_names(const ModelConfig& config);
+std::vector<std::string_view> linear_names(const ModelConfig& config, Stack stack = Stack::hf);
 
 }  // namespace ledger

@@ -51,23 +51,30 @@ Tensor block(Tape& tape, const char* name, Category category, std::uint64_t coun
   return tape.empty(OpKind::workspace, shape, DType::u8);
 }
 
+// Trained parameters of which this GPU holds each copy. A copy is whole on every GPU, or cut among the `dp` of them:
+// ZeRO 1 cuts states (master weights are among them), 2 gradients, too, 3 and FSDP everything.
 struct Sizes {
-  std::uint64_t params;  // trained parameters
-  Bytes base;            // bytes of the frozen base
+  std::uint64_t weights, gradients, states;
+  Bytes base;  // bytes of the frozen base
   Bytes activations;
   CourseBytes per_parameter;
 };
 
+std::uint64_t cut_from(std::uint64_t stage, const Recipe& recipe, std::uint64_t count) {
+  const std::uint64_t cut = recipe.fsdp != 0 ? 3 : recipe.zero;
+  return cut >= stage ? divide_up(count, recipe.dp) : count;
+}
+
 void run_step(Tape& tape, const Sizes& n, const std::string& step, Tensor& states) {
   tape.begin_phase(step + "forward");
-  Tensor copy = block(tape, "bf16_copy", Category::activations, n.params, n.per_parameter.transient_copy);
+  Tensor copy = block(tape, "bf16_copy", Category::activations, n.weights, n.per_parameter.transient_copy);
   Tensor activations = block(tape, "activations", Category::activations, n.activations, 1);
   tape.begin_phase(step + "backward");
   copy.reset();
-  Tensor gradients = block(tape, "gradients", Category::gradients, n.params, n.per_parameter.gradients);
+  Tensor gradients = block(tape, "gradients", Category::gradients, n.gradients, n.per_parameter.gradients);
   activations.reset();
   tape.begin_phase(step + "optimizer");
-  if (!states) states = block(tape, "moments", Category::optimizer_states, n.params, n.per_parameter.optimizer_states);
+  if (!states) states = block(tape, "moments", Category::optimizer_states, n.states, n.per_parameter.optimizer_states);
   tape.begin_phase(step + "zero_grad");
 }
 
@@ -154,18 +161,26 @@ Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std:
   }
   if (auto problem = only_while_generating(recipe)) return *problem;
   if (find(recipe.optimizer) == nullptr) return refuse(recipe, "optimizer", "optimizer_not_modelled");
+  for (const char* key : {"tp", "pp", "cp", "ep"}) {
+    if (recipe_value(recipe, key) != "1") return refuse(recipe, key, "course_cuts_by_data_only");
+  }
   const std::uint64_t all = parameter_count(config);
   const bool full = recipe.method == Method::full;
-  const Sizes n{full ? all : course_adapter_parameters(config, recipe), full ? 0 : frozen_bytes(recipe, all),
-                course_activations(config, recipe), course_bytes(recipe)};
+  const std::uint64_t trained = full ? all : course_adapter_parameters(config, recipe);
+  const Sizes n{.weights = cut_from(3, recipe, trained),
+                .gradients = cut_from(2, recipe, trained),
+                .states = cut_from(1, recipe, trained),
+                .base = full ? 0 : cut_from(3, recipe, frozen_bytes(recipe, all)),
+                .activations = course_activations(config, recipe),
+                .per_parameter = course_bytes(recipe)};
   Tape tape;
   Trace trace;
   {
     tape.begin_phase("load");
     const Tensor base = block(tape, "frozen_base", Category::weights, n.base, 1);
-    const Tensor weights = block(tape, "weights", Category::weights, n.params, n.per_parameter.weights);
+    const Tensor weights = block(tape, "weights", Category::weights, n.weights, n.per_parameter.weights);
     const Tensor master =
-        block(tape, "master_weights", Category::master_weights, n.params, n.per_parameter.master_weights);
+        block(tape, "master_weights", Category::master_weights, n.states, n.per_parameter.master_weights);
     Tensor states;
     for (std::uint32_t step = 1; step <= steps; ++step)
       run_step(tape, n, "step" + std::to_string(step) + ".", states);

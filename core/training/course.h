@@ -1,8 +1,10 @@
 // course.h - the stack `course`: the chapter's rules of thumb as a trace of a few large tensors.
 //
 // Bytes per trainable parameter by precision and optimizer, activations as L x b x s x (6 h + 3 ffn) x 2 bytes, or
-// L x b x s x h x 2 with checkpointing. For teaching, beside the exact accounting of the other stacks.
-// Source: the course chapter's ledger (docs/course.md); figures C2-C12, C20, C21.
+// L x b x s x h x 2 with checkpointing. With dp, a whole copy a GPU, or the copies that zero and fsdp cut divided by
+// dp; what is gathered for a moment is left out, as in the chapter. For teaching, beside the exact accounting of the
+// other stacks. Source: the course chapter's ledger (docs/course.md); figures C2-C12, C15, C16, C20, C21; of zero 1 to
+// 3: Table 1 of Rajbhandari et al. (arXiv 1910.02054).
 #pragma once
 
 #include "core/base/problem.h"

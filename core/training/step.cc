@@ -53,7 +53,7 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.input_requires_grad = recipe.method != Method::full && recipe.checkpointing != Checkpointing::none;
   model.keep_outputs = recipe.keep_outputs;
   model.loss = recipe.loss;
-  model.transformers_4 = recipe.stack == Stack::hf_4;
+  model.stack = recipe.stack;
   return model;
 }
 
@@ -126,7 +126,8 @@ class TrainingLoop {
     }
     tape_.begin_phase(step + "optimizer");
     if (scaler_) scaler_->unscale(tape_, model_->trainable());
-    if (options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->trainable(), options_.max_grad_norm);
+    const bool clips = recipe_.stack != Stack::torchtune;  // clip_grad_norm: null in nearly all of its configs
+    if (clips && options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->trainable(), options_.max_grad_norm);
     optimizer_->step(tape_, model_->trainable());
     tape_.begin_phase(step + "zero_grad");
     for (Tensor parameter : model_->trainable())

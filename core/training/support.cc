@@ -7,19 +7,14 @@
 #include <vector>
 
 #include "core/models/names.h"
+#include "core/training/refusal.h"
 
 namespace ledger {
 namespace {
 
-struct Refusal {
-  const char* key;
-  const char* reason;  // id; web and probe say it in words
-  bool (*applies)(const ModelConfig&, const Recipe&);
-};
-
 bool names_no_module(const ModelConfig& c, const Recipe& r) {
   if (c.architecture == Architecture::plain || r.method == Method::full) return false;
-  const std::vector<std::string_view> linears = linear_names(c);
+  const std::vector<std::string_view> linears = linear_names(c, r.stack);
   return std::any_of(r.targets.begin(), r.targets.end(), [&](const std::string& name) {
     return name != "all-linear" && std::find(linears.begin(), linears.end(), name) == linears.end();
   });
@@ -44,16 +39,6 @@ constexpr Refusal kOnlyWhileGenerating[] = {
      [](const ModelConfig&, const Recipe& r) { return r.prefill_logits != PrefillLogits::last; }},
     {"no_grad", "only_while_generating", [](const ModelConfig&, const Recipe& r) { return !r.no_grad; }},
 };
-
-std::optional<Problem> first_of(std::span<const Refusal> refusals, const ModelConfig& config, const Recipe& recipe) {
-  for (const Refusal& refusal : refusals) {
-    if (refusal.applies(config, recipe)) {
-      return Problem{ProblemCode::unsupported_recipe, refusal.key, recipe_value(recipe, refusal.key), refusal.reason,
-                     ""};
-    }
-  }
-  return std::nullopt;
-}
 
 // First what no framework can run, then what is not modelled yet.
 constexpr Refusal kRefusals[] = {
@@ -89,8 +74,7 @@ constexpr Refusal kRefusals[] = {
        // transformers masking_utils.py: beyond a window's length sdpa gets a mask, and with it repeated keys and
        // values.
        const bool forced = r.attention == Attention::math || r.attention == Attention::cudnn;
-       return beyond_window(c, r) && r.stack != Stack::course &&
-              (forced || (r.stack == Stack::hf_4 && r.attention == Attention::sdpa));
+       return takes_window_mask(c, r) && (forced || (r.stack == Stack::hf_4 && r.attention == Attention::sdpa));
      }},
     {"loss", "plain_stack_has_a_loss_of_its_own",
      [](const ModelConfig& c, const Recipe& r) {
@@ -106,7 +90,8 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) { return r.loss != Loss::full && logits_are_changed(c); }},
     {"stack", "stack_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       return r.stack != Stack::hf && !(r.stack == Stack::hf_4 && c.architecture != Architecture::plain);
+       const bool of_decoders = r.stack == Stack::hf_4 || r.stack == Stack::torchtune;
+       return r.stack != Stack::hf && !(of_decoders && c.architecture != Architecture::plain);
      }},
     {"precision", "precision_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
@@ -162,6 +147,16 @@ constexpr Refusal kRefusals[] = {
 
 }  // namespace
 
+std::optional<Problem> first_of(std::span<const Refusal> refusals, const ModelConfig& config, const Recipe& recipe) {
+  for (const Refusal& refusal : refusals) {
+    if (refusal.applies(config, recipe)) {
+      return Problem{ProblemCode::unsupported_recipe, refusal.key, recipe_value(recipe, refusal.key), refusal.reason,
+                     ""};
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Problem> only_while_generating(const Recipe& recipe) {
   return first_of(kOnlyWhileGenerating, {}, recipe);
 }
@@ -176,8 +171,9 @@ bool fp32_stream(const Recipe& r) {
   return r.precision == Precision::fp32 || prepared_for_kbit(r);
 }
 
-bool beyond_window(const ModelConfig& c, const Recipe& r) {
-  return c.sliding_window != 0 && r.seq > c.sliding_window;
+bool takes_window_mask(const ModelConfig& c, const Recipe& r) {
+  const bool windows = r.stack != Stack::course && r.stack != Stack::torchtune;  // torchtune's Mistral has none
+  return windows && c.sliding_window != 0 && r.seq > c.sliding_window;
 }
 
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe) {
@@ -185,7 +181,8 @@ std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& reci
     return Problem{ProblemCode::unsupported_recipe, "model_type", config.model_type, config.untraced, ""};
   }
   if (auto problem = only_while_generating(recipe)) return problem;
-  return first_of(kRefusals, config, recipe);
+  if (auto problem = first_of(kRefusals, config, recipe)) return problem;
+  return recipe.stack == Stack::torchtune ? unsupported_in_torchtune(config, recipe) : std::nullopt;
 }
 
 }  // namespace ledger

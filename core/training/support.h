@@ -15,8 +15,8 @@ bool prepared_for_kbit(const Recipe& recipe);
 // The residual stream is fp32, and with it queries and keys where autocast does not cast them.
 bool fp32_stream(const Recipe& recipe);
 
-// Some token does not see the first one.
-bool beyond_window(const ModelConfig& config, const Recipe& recipe);
+// Some token does not see the first one, and the stack says so with a mask.
+bool takes_window_mask(const ModelConfig& config, const Recipe& recipe);
 
 // The first reason why `recipe` cannot be computed for `config`, or nullopt. where: key; read: its value; expected:
 // reason id.

@@ -152,6 +152,23 @@ TEST(Stacks, TransformersFourComputesWhatFiveDoes) {
   }
 }
 
+// The loss over chunks is the loss over all logits, in sums of another order; recomputing changes nothing at all.
+TEST(Stacks, TorchtuneComputesTheSameInChunksAndRecomputed) {
+  for (const char* config : {tiny::kLlama, tiny::kTied, tiny::kUngrouped}) {
+    Recipe recipe;
+    recipe.stack = Stack::torchtune;
+    recipe.precision = Precision::fp32;
+    const HostRun full = run(config, recipe);
+    EXPECT_LT(full.losses.back(), full.losses.front());
+    recipe.loss = Loss::chunked;
+    const HostRun chunked = run(config, recipe);
+    EXPECT_NEAR(chunked.losses[0], full.losses[0], 4e-6);
+    expect_near_gradients(full, chunked, 2e-3);
+    recipe.checkpointing = Checkpointing::full;
+    expect_same(chunked, run(config, recipe));
+  }
+}
+
 // sdpa with the window's mask as a bias, beside eager attention, which adds the same mask to its scores.
 TEST(Attention, AFullSlidingWindowIsTheSameFunctionEagerOrFused) {
   const char* windowed =

@@ -132,11 +132,38 @@ struct NamedRun {
   Recipe recipe;
 };
 
-// Every combination that the core can trace; what it refuses is not here.
-inline std::vector<NamedRun> small_runs() {
-  std::vector<NamedRun> runs;
-  for (const auto& [config_name, config] : small_configs()) {
-    for (const Settings& settings : recipe_grid()) {
+// torchtune builds models whose heads make up the hidden size.
+inline std::vector<NamedConfig> torchtune_configs() {
+  ModelConfig square = odd_llama();
+  square.hidden_size = 96;
+  ModelConfig tied = square;
+  tied.tie_word_embeddings = true;
+  return {{"square", square}, {"square_tied", tied}};
+}
+
+inline std::vector<Settings> torchtune_grid() {
+  std::vector<Settings> grid;
+  for (const char* precision : {"bf16", "fp32"}) {
+    for (const char* checkpointing : {"none", "full"}) {
+      for (const char* loss : {"full", "chunked"}) {
+        grid.push_back(
+            {{"stack", "torchtune"}, {"precision", precision}, {"checkpointing", checkpointing}, {"loss", loss}});
+      }
+      grid.push_back({{"stack", "torchtune"},
+                      {"method", "lora"},
+                      {"adapter_dtype", precision},
+                      {"precision", precision},
+                      {"checkpointing", checkpointing},
+                      {"grad_accum", "2"}});
+    }
+  }
+  return grid;
+}
+
+inline void add_runs(std::vector<NamedRun>& runs, const std::vector<NamedConfig>& configs,
+                     const std::vector<Settings>& grid) {
+  for (const auto& [config_name, config] : configs) {
+    for (const Settings& settings : grid) {
       const Recipe recipe = recipe_of(settings);
       if (unsupported(config, recipe)) continue;
       std::string name = config_name;
@@ -147,6 +174,13 @@ inline std::vector<NamedRun> small_runs() {
       runs.push_back({name, config, recipe});
     }
   }
+}
+
+// Every combination that the core can trace; what it refuses is not here.
+inline std::vector<NamedRun> small_runs() {
+  std::vector<NamedRun> runs;
+  add_runs(runs, small_configs(), recipe_grid());
+  add_runs(runs, torchtune_configs(), torchtune_grid());
   return runs;
 }
 

@@ -75,8 +75,34 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
       {"sharding", {{"zero", "3"}}, "zero", "3", "parallelism_not_modelled"},
       {"compiled", {{"compile", "true"}}, "compile", "true", "compile_not_modelled"},
       {"offloaded", {{"offload", "params"}}, "offload", "params", "offload_not_modelled"},
+      {"heads of another width", {{"stack", "torchtune"}}, "stack", "torchtune", "torchtune_builds_llama_and_mistral"},
       {"another stack", {{"stack", "megatron"}}, "stack", "megatron", "stack_not_modelled"},
   };
+  const Refused torchtune[] = {
+      {"NF4", {{"method", "qlora"}}, "method", "qlora", "torchtune_nf4_not_modelled"},
+      {"DoRA", {{"method", "lora"}, {"dora", "true"}}, "dora", "true", "torchtune_dora_not_modelled"},
+      {"fp32 adapters", {{"method", "lora"}}, "adapter_dtype", "fp32", "torchtune_adapters_follow_the_model"},
+      {"AMP", {{"precision", "amp-bf16"}}, "precision", "amp-bf16", "torchtune_has_no_autocast"},
+      {"flash-attn", {{"attention", "flash"}}, "attention", "flash", "torchtune_calls_sdpa"},
+      {"reentrant",
+       {{"checkpointing", "full-reentrant"}},
+       "checkpointing",
+       "full-reentrant",
+       "torchtune_checkpointing_not_modelled"},
+      {"Liger", {{"loss", "fused_linear"}}, "loss", "fused_linear", "torchtune_loss_not_modelled"},
+      {"short chunks", {{"loss", "chunked"}, {"seq", "7"}}, "seq", "7", "chunks_need_a_token_each"},
+      {"outputs", {{"keep_outputs", "true"}}, "keep_outputs", "true", "stack_drops_outputs"},
+      {"several GPUs", {{"dp", "2"}}, "dp", "2", "torchtune_shards_not_modelled"},
+  };
+  for (const Refused& c : torchtune) {
+    Settings settings = c.settings;
+    settings.insert(settings.begin(), {"stack", "torchtune"});
+    const auto refusal = unsupported(torchtune_configs().front().config, recipe_of(settings));
+    ASSERT_TRUE(refusal) << c.name;
+    EXPECT_EQ(refusal->where, c.where) << c.name;
+    EXPECT_EQ(refusal->read, c.read) << c.name;
+    EXPECT_EQ(refusal->expected, c.reason) << c.name;
+  }
   for (const Refused& c : cases) {
     const auto refusal = unsupported(odd_llama(), recipe_of(c.settings));
     ASSERT_TRUE(refusal) << c.name;
@@ -84,6 +110,29 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
     EXPECT_EQ(refusal->read, c.read) << c.name;
     EXPECT_EQ(refusal->expected, c.reason) << c.name;
   }
+}
+
+// torchtune's models raise ValueError beyond their builder's length, whatever the config says.
+TEST(Support, TorchtuneModelsAreAsLongAsTheirBuildersMakeThem) {
+  ModelConfig llama = torchtune_configs().front().config;
+  llama.vocab_size = 128256;
+  llama.hidden_size = 4096;
+  llama.num_attention_heads = 32;
+  llama.head_dim = 128;
+  llama.num_key_value_heads = 8;
+  llama.num_hidden_layers = 32;
+  const auto longest = [&](std::uint64_t positions) {
+    llama.max_position_embeddings = positions;
+    std::uint64_t fits = 0;
+    for (const char* seq : {"4096", "8192", "131072", "131073"})
+      fits += unsupported(llama, recipe_of({{"stack", "torchtune"}, {"seq", seq}})) ? 0 : 1;
+    return fits;
+  };
+  EXPECT_EQ(longest(8192), 2u) << "Llama 3";
+  EXPECT_EQ(longest(131072), 3u) << "Llama 3.1";
+  EXPECT_EQ(longest(2048), 3u) << "a config without its length: the newest builder of this shape";
+  llama.num_hidden_layers = 3;
+  EXPECT_EQ(longest(4096), 1u) << "no builder";
 }
 
 TEST(Support, APlainStackHasNoLayersToCheckpoint) {
