@@ -39,7 +39,9 @@ void add_recipe_flags(CLI::App& app, Flags& flags) {
 }
 
 void add_own_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--model", flags.model, "config.json of the model, or - for standard input")->type_name("FILE");
+  app.add_option("--model", flags.model,
+                 "config.json of the model, - for standard input, or a checkpoint's name such as llama-3-8b")
+      ->type_name("FILE|NAME");
   app.add_option("--recipe", flags.recipe, "recipe.json; flags below override it")->type_name("FILE");
   app.add_option("--json", flags.json, "write the result as JSON, - for standard output")->type_name("FILE");
   app.add_flag("--dry-run", flags.dry_run, "predict only: no GPU and no driver needed");
@@ -78,6 +80,7 @@ void add_own_flags(CLI::App& app, Flags& flags) {
          "read an out-of-memory error (a log's end), or - for standard input; with --model also against its prediction")
       ->type_name("FILE");
   app.add_flag("--list-gpus", flags.list_gpus, "print the catalogue of GPUs");
+  app.add_flag("--list-models", flags.list_models, "print the checkpoints that --model knows by name");
   app.add_flag("--quiet", flags.quiet, "no progress, no table");
   app.add_flag("--version", flags.version, "print the version");
 }
@@ -109,6 +112,7 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
   CLI::App app{
       "Predicts the GPU memory of training a language model, and measures it by running the same trace.\n"
       "  probe --model config.json --dry-run                        predict\n"
+      "  probe --model llama-3-8b --method lora --dry-run           predict, a published model by name\n"
       "  probe --model config.json --device host --json out.json    compute a small model on the CPU and measure\n"
       "Exit codes: 0 ok, 1 internal, 2 usage, 3 out of memory, 4 --check failed, 69 no usable GPU."};
   add_own_flags(app, parsed.flags);

@@ -12,7 +12,7 @@ namespace ledger {
 enum class Device : std::uint8_t { automatic, host, cuda };
 
 struct Flags {
-  std::string model;                                      // path of a config.json, or "-"
+  std::string model;                                      // path of a config.json, "-", or a checkpoint's name
   std::string recipe;                                     // path of a recipe.json, or empty
   std::string json;                                       // where the result goes, "-" for stdout, or empty
   Recipe flags;                                           // filled in over the recipe file by resolve()
@@ -21,6 +21,7 @@ struct Flags {
   Device device = Device::automatic;
   bool dry_run = false;
   bool list_gpus = false;
+  bool list_models = false;
   bool version = false;
   bool quiet = false;
   std::uint32_t steps = 3;

@@ -13,6 +13,7 @@
 #include "core/answer/report.h"
 #include "core/api.h"
 #include "core/inference/generate.h"
+#include "probe/checkpoints.h"
 #include "probe/explain.h"
 #include "probe/files.h"
 #include "probe/flags.h"
@@ -55,14 +56,35 @@ Inputs failed(int code, const std::string& sentence) {
   return inputs;
 }
 
+// Said of a path that does not exist: it may have been meant as a name.
+std::string no_such_checkpoint(const std::string& name) {
+  if (name.find(".json") != std::string::npos) return "";
+  const std::string closest = nearest_checkpoint(name);
+  return " No checkpoint has this name either" +
+         (closest.empty() ? ": probe --list-models prints those that are known." : "; did you mean " + closest + "?");
+}
+
+// A file that exists, or a checkpoint's name; returns what is wrong with it, or "".
+std::string read_model(const std::string& model, ModelConfig& config) {
+  const bool file = model == "-" || access(model.c_str(), F_OK) == 0;
+  const std::optional<Json> known = file ? std::nullopt : checkpoint_config(model);
+  FileText text;
+  if (!known) {
+    text = read_file(model, kLargestInput);
+    if (!text.error.empty()) return text.error + (file ? "" : no_such_checkpoint(model));
+  }
+  const Result<ModelConfig> read = known ? model_config_from(*known) : read_model_config(text.text);
+  if (!read.ok()) return say(read.problem(), model);
+  config = read.value();
+  return "";
+}
+
 Inputs read_inputs(const Flags& flags) {
-  if (flags.model.empty()) return failed(kUsage, "--model is missing: name a config.json. See probe --help.");
-  const FileText model = read_file(flags.model, kLargestInput);
-  if (!model.error.empty()) return failed(kUsage, model.error);
-  const Result<ModelConfig> config = read_model_config(model.text);
-  if (!config.ok()) return failed(kUsage, say(config.problem(), flags.model));
+  if (flags.model.empty())
+    return failed(kUsage,
+                  "--model is missing: name a config.json, or a checkpoint such as llama-3-8b. See probe --help.");
   Inputs inputs;
-  inputs.config = config.value();
+  if (const std::string wrong = read_model(flags.model, inputs.config); !wrong.empty()) return failed(kUsage, wrong);
   if (!flags.recipe.empty()) {
     const FileText text = read_file(flags.recipe, kLargestInput);
     if (!text.error.empty()) return failed(kUsage, text.error);
@@ -213,6 +235,10 @@ int run(const Flags& flags) {
   }
   if (flags.list_gpus) {
     std::fputs(gpu_table().c_str(), stdout);
+    return kOk;
+  }
+  if (flags.list_models) {
+    std::fputs(checkpoint_table().c_str(), stdout);
     return kOk;
   }
   if (!flags.explain_oom.empty()) return explain_error(flags);

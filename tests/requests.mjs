@@ -46,6 +46,9 @@ const MISTAKES = {
   'deeply nested': `{"config": ${'['.repeat(200)}${']'.repeat(200)}, "recipe": {}}`,
 };
 
+// Checkpoints that meet every recipe; the others meet the default.
+const IN_FULL = new Set(['llama-3-8b', 'llama-3.2-1b', 'llama-2-7b', 'mistral-7b', 'qwen2.5-7b', 'qwen3-8b', 'tinyllama-1.1b']);
+
 // Two layers of every family whose step is traced, and some that are only counted.
 const FAMILIES = [
   'mistral', 'qwen2', 'qwen3', 'granite', 'smollm3', 'gemma', 'gemma2', 'gemma3_text', 'phi', 'phi3', 'starcoder2', 'cohere', 'cohere2',
@@ -76,7 +79,7 @@ function* requestsIn(name, document) {
   if (document === null || typeof document !== 'object') return;
   const config = document.config ?? document.model ?? document;
   if (typeof config?.model_type !== 'string' && !Array.isArray(config?.layers)) return;
-  const recipes = document.recipe ? { 'own recipe': document.recipe } : RECIPES;
+  const recipes = document.recipe ? { 'own recipe': document.recipe } : !document.hub || IN_FULL.has(document.id) ? RECIPES : { default: {} };
   for (const [title, recipe] of Object.entries(recipes)) {
     yield { name: `${name}, ${title}`, request: JSON.stringify({ config, recipe, timeline_points: 200 }) };
   }
@@ -84,7 +87,7 @@ function* requestsIn(name, document) {
 
 export function requests() {
   const all = [...Object.entries(MISTAKES).map(([name, request]) => ({ name, request })), ...familyRequests()];
-  for (const folder of ['web/presets', 'tests/fixtures']) {
+  for (const folder of ['core/config/checkpoints', 'tests/fixtures']) {
     for (const path of jsonFiles(join(root, folder))) {
       let document;
       try {

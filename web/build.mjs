@@ -10,6 +10,7 @@ import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gzipSync, brotliCompressSync } from 'node:zlib';
+import { checkpoints, readCheckpoints } from './checkpoints.mjs';
 
 const here = new URL('.', import.meta.url).pathname;
 const { values: flags } = parseArgs({
@@ -42,14 +43,14 @@ async function bundle() {
   const { metafile, outputFiles } = await build({
     entryPoints: { page: join(here, 'src/page.ts'), worker: join(here, 'src/worker.ts') }, splitting: true, chunkNames: 'parts/[name]-[hash]',
     outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning',
-    alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles], metafile: true, write: false, define: { __SINGLE__: 'false' },
+    alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles, checkpoints], metafile: true, write: false, define: { __SINGLE__: 'false' },
   });
   await mkdir(join(out, 'parts'), { recursive: true });
   for (const { path, text } of outputFiles) await writeFile(path, withoutIndents(text));
   // What an error needs, loaded with the first one: a bundle of its own, so that the page's first load shares nothing with it.
   await build({
     entryPoints: { oom_view: join(here, 'src/components/oom_view.ts') }, splitting: true, chunkNames: 'parts/[name]-[hash]',
-    outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles], define: { __SINGLE__: 'false' },
+    outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles, checkpoints], define: { __SINGLE__: 'false' },
   });
   const shared = importsOf(metafile, 'page.js');
   await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), minify: true, charset: 'utf8', logLevel: 'warning' });
@@ -65,7 +66,7 @@ async function writeSingle() {
   const unused = join(here, 'src/format/d3_unused.ts');
   const { outputFiles: [script] } = await build({
     entryPoints: [join(here, 'src/page.ts')], bundle: true, write: false, minify: true, format: 'iife', target: 'es2022', charset: 'utf8',
-    legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles, singleModule],
+    legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles, checkpoints, singleModule],
     alias: { 'd3-interpolate': unused, 'd3-format': unused, 'ledger-glue': join(wasmDir, 'ledger.js'), 'ledger-wasm': join(wasmDir, 'ledger.wasm') },
     loader: { '.wasm': 'binary' }, define: { __SINGLE__: 'true', 'import.meta.url': 'location.href' },
   });
@@ -118,11 +119,10 @@ async function writeGlue() {
   }
 }
 
-// Plain config.json files, for the command line that the page shows.
+// Plain config.json files, for whoever wants one as a file.
 async function writePresets() {
   await mkdir(join(out, 'presets'), { recursive: true });
-  for (const name of await readdir(join(here, 'presets'))) {
-    const { id, config } = JSON.parse(await readFile(join(here, 'presets', name), 'utf8'));
+  for (const { id, config } of await readCheckpoints()) {
     await writeFile(join(out, 'presets', `${id}.json`), `${JSON.stringify(config, null, 2)}\n`);
   }
 }

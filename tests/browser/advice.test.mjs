@@ -149,7 +149,7 @@ test('everything that can be taken along says what the page says', () => withPag
   await page.getByRole('button', { name: 'Copy a summary (Markdown)' }).click();
   await page.locator('ml-share').getByText('Copied.').waitFor();
   const markdown = await page.evaluate(() => navigator.clipboard.readText());
-  for (const part of [await headline(page), report.peaks.allocated_bytes.toLocaleString('en'), page.url(), 'probe --model tinyllama-1.1b.json']) assert.ok(markdown.includes(part), part);
+  for (const part of [await headline(page), report.peaks.allocated_bytes.toLocaleString('en'), page.url(), 'probe --model tinyllama-1.1b']) assert.ok(markdown.includes(part), part);
 }));
 
 test('units are GiB, GB or bytes', () => withPage('#v=1&model=tinyllama-1.1b', async (page) => {
@@ -179,7 +179,7 @@ test('every value of the question leads to its field', () => withPage('#v=1&mode
     while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
     return element?.id;
   });
-  for (const [value, field] of [['Llama-3-8B', 'model'], ['full fine-tuning', 'method'], ['bf16', 'precision'], ['1', 'batch'], ['2,048', 'seq'], ['NVIDIA H100 80GB', 'gpu']]) {
+  for (const [value, field] of [['Llama-3-8B', 'model-name'], ['full fine-tuning', 'method'], ['bf16', 'precision'], ['1', 'batch'], ['2,048', 'seq'], ['NVIDIA H100 80GB', 'gpu']]) {
     await page.locator('ml-verdict .run button').filter({ hasText: new RegExp(`^${value}$`) }).click();
     assert.equal(await focused(), field);
   }

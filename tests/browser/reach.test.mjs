@@ -26,6 +26,9 @@ for (const { lang, colorScheme } of GROUNDS) {
     await drop(page, 'x.json', '{oops');
     await page.locator('ml-model-box ml-problem').waitFor();
     assert.deepEqual(await axe(page), []);
+    await page.locator('#model input').fill('llama');
+    await page.locator('#models [role=option]').nth(5).waitFor();
+    assert.deepEqual(await axe(page), []);
   }));
 }
 
@@ -77,7 +80,7 @@ test('the pointer moves the cursor, and leaving goes back to the peak', () => wi
 
 test('Tab reaches every control, and focus is seen', () => withPage('#v=1', {}, async (page) => {
   const seen = new Set();
-  for (let i = 0; i < 60; ++i) {
+  for (let i = 0; i < 80; ++i) {
     await page.keyboard.press('Tab');
     const { tag, name, outline } = await page.evaluate(() => {
       let element = document.activeElement;
@@ -88,7 +91,7 @@ test('Tab reaches every control, and focus is seen', () => withPage('#v=1', {}, 
     assert.notEqual(outline, 'none', name);
     seen.add(name);
   }
-  for (const name of ['Skip to the answer', '中文', 'model', 'paste', 'method', 'batch', 'gpu', 'filter']) assert.ok(seen.has(name), `${name} in ${[...seen].join(', ')}`);
+  for (const name of ['Skip to the answer', '中文', 'model-name', 'paste', 'method', 'batch', 'gpu', 'filter']) assert.ok(seen.has(name), `${name} in ${[...seen].join(', ')}`);
 }));
 
 test('the ledger opens by keyboard, and filters', () => withPage('#v=1', {}, async (page) => {

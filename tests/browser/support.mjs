@@ -129,8 +129,14 @@ export function preset(id) {
   return readFileSync(join(SITE, 'presets', `${id}.json`), 'utf8');
 }
 
+// Chooses a model by its name in the search field.
+export async function pick(page, name) {
+  await page.locator('#model input').fill(name);
+  await page.locator('#models [role=option]', { has: page.getByText(name, { exact: true }) }).click();
+}
+
 // The presets as they stand in the sources, with the number of parameters that their source gives.
 export function presets() {
-  const dir = fileURLToPath(new URL('../../web/presets', import.meta.url));
+  const dir = fileURLToPath(new URL('../../core/config/checkpoints', import.meta.url));
   return readdirSync(dir).map((name) => JSON.parse(readFileSync(join(dir, name), 'utf8')));
 }

@@ -276,6 +276,20 @@ TEST_F(Cli, HelpVersionAndCatalogueNeedNothing) {
   const Outcome gpus = probe("--list-gpus");
   EXPECT_EQ(gpus.code, 0);
   EXPECT_NE(gpus.out.find("h100-80gb"), std::string::npos);
+  const Outcome models = probe("--list-models");
+  EXPECT_EQ(models.code, 0);
+  EXPECT_NE(models.out.find("meta-llama/Meta-Llama-3-8B"), std::string::npos);
+}
+
+TEST_F(Cli, APublishedModelIsKnownByItsName) {
+  const Outcome named = probe("--dry-run --model llama-3.2-1b --seq 128 --json -");
+  EXPECT_EQ(named.code, 0) << named.err;
+  EXPECT_EQ(number(parsed(named.out), "model.params"), 1235814400u);
+  const Outcome wrong = probe("--dry-run --model llama-3.2-1c");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("did you mean llama-3.2-1b?"), std::string::npos) << wrong.err;
+  write("llama-3.2-1b", "[]");  // a file of that name is what was meant
+  EXPECT_EQ(probe("--dry-run --model llama-3.2-1b").code, 2);
 }
 
 TEST_F(Cli, ErrorsAreExplained) {

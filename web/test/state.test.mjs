@@ -7,7 +7,7 @@ import { load } from './load.mjs';
 const { recognise } = await load('state/recognise.ts');
 const { probeCommand } = await load('state/command.ts');
 const { FIRST_REQUEST, readValue, withRecipe } = await load('state/request.ts');
-const { PRESETS } = await load('state/presets.ts');
+const { PRESETS, findPreset, loadPresets } = await load('state/presets.ts');
 const { keysOf, isUsed, withoutUnused } = await load('state/form_keys.ts');
 const { begin, isShown, SCENARIOS } = await load('state/scenarios.ts');
 
@@ -50,12 +50,20 @@ test('values are read by their kind, or not at all', () => {
 
 test('the command line measures what is shown', () => {
   const request = withRecipe(FIRST_REQUEST, { method: 'lora', lora_dropout: 0.1, gpu: 'a100-80gb', targets: ['q_proj', 'v_proj'] }, DEFAULTS);
-  assert.equal(probeCommand(request), 'probe --model llama-3-8b.json --method lora --lora-dropout 0.1 --gpu a100-80gb --targets q_proj,v_proj --json measured.json');
+  assert.equal(probeCommand(request), 'probe --model llama-3-8b --method lora --lora-dropout 0.1 --gpu a100-80gb --targets q_proj,v_proj --json measured.json');
 });
 
 test('presets have distinct ids, a source and a config', () => {
   assert.equal(new Set(PRESETS.map((preset) => preset.id)).size, PRESETS.length);
   for (const { source, config, params } of PRESETS) assert.ok(source && Object.keys(config).length > 0 && params > 0);
+});
+
+test('the other checkpoints come when asked for, after those that came with the page', async () => {
+  assert.equal(findPreset('qwen2.5-72b'), undefined);
+  const all = await loadPresets();
+  assert.deepEqual(all.slice(0, PRESETS.length), PRESETS);
+  assert.ok(all.length >= 100 && new Set(all.map((preset) => preset.id)).size === all.length);
+  assert.equal(findPreset('qwen2.5-72b')?.params, 72706203648);
 });
 
 test('adapters have their keys under LoRA and QLoRA, 4-bit weights under QLoRA, decoders what plain stacks have not', () => {

@@ -3,10 +3,11 @@
 import { css, html, nothing, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
 import type { Model, Problem } from '../core/types.js';
-import { findPreset, PRESETS } from '../state/presets.js';
+import { findPreset } from '../state/presets.js';
 import type { ModelChoice } from '../state/request.js';
 import { base, controls } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
+import './model_picker.js';
 import './problem_note.js';
 
 export type BoxMessage = { readonly text: string } | { readonly problem: Problem };
@@ -33,11 +34,7 @@ export class ModelBox extends LedgerElement {
   protected override render(): TemplateResult {
     const { i18n, model } = this;
     return html`<h2>${i18n.t('model.heading')}</h2>
-      <label class="visually-hidden" for="model">${i18n.t('model.label')}</label>
-      <select id="model" @change=${this.onPreset}>
-        ${PRESETS.map((preset) => html`<option value=${preset.id} .selected=${model.kind === 'preset' && model.id === preset.id}>${preset.name}</option>`)}
-        ${model.kind === 'custom' ? html`<option value="" .selected=${true}>${i18n.t('model.custom')}</option>` : nothing}
-      </select>
+      <ml-model-picker id="model" .i18n=${i18n} .model=${model}></ml-model-picker>
       <p class="facts small soft">${this.factsText()}</p>
       <div class="box">
         <label for="paste">${i18n.t('box.label')}</label>
@@ -65,11 +62,6 @@ export class ModelBox extends LedgerElement {
     if (!this.message) return nothing;
     if ('problem' in this.message) return html`<ml-problem .i18n=${this.i18n} .problem=${this.message.problem}></ml-problem>`;
     return html`<p>${this.message.text}</p>`;
-  }
-
-  private onPreset(event: Event): void {
-    const id = (event.target as HTMLSelectElement).value;
-    if (findPreset(id)) this.ask({ kind: 'preset', id });
   }
 
   // The box reads what is put in and is then empty again: what counts is the message below it.

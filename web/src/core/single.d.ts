@@ -6,3 +6,8 @@ declare module 'ledger-wasm' {
   const bytes: Uint8Array;
   export default bytes;
 }
+declare module 'checkpoints' {
+  import type { Preset } from '../state/presets.js';
+  const rows: readonly Preset[];
+  export default rows;
+}

@@ -12,11 +12,13 @@ export class Format {
   private readonly whole: Intl.NumberFormat;
   private readonly hundredths: Intl.NumberFormat;
   private readonly share: Intl.NumberFormat;
+  private readonly three: Intl.NumberFormat;
 
   constructor(lang: Lang, readonly units: Units) {
     const locale = LOCALE[lang];
     this.whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
     this.hundredths = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+    this.three = new Intl.NumberFormat(locale, { notation: 'compact', maximumSignificantDigits: 3 });
     this.share = new Intl.NumberFormat(locale, { style: 'percent', minimumFractionDigits: 1, maximumFractionDigits: 1 });
   }
 
@@ -27,6 +29,11 @@ export class Format {
 
   exact(value: number): string {
     return `${this.signed(value, this.whole.format(Math.abs(value)))} B`;
+  }
+
+  // "8.03B", as models are called by their size.
+  short(value: number): string {
+    return this.three.format(value);
   }
 
   // The largest unit that leaves a whole one, two decimals always, so that columns line up.

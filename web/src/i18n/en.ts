@@ -24,6 +24,9 @@ export const en = {
 
   'model.heading': 'Model',
   'model.label': 'Model',
+  'model.none': 'No model of this name is known here. Type its full name on the Hugging Face hub (org/model), or drop its config.json below.',
+  'model.hub': 'Read {id} from the Hugging Face hub',
+  'model.found': '{count} models',
   'model.custom': 'Your config.json',
   'model.facts': '{params} parameters · {family}',
   'model.facts.trainable': '{params} parameters, {trainable} trained · {family}',

@@ -83,7 +83,7 @@ export const problemsEn = {
   'problem.file_unreadable': 'The browser could not read the file {where}. Choose it again.',
   'problem.bad_link': 'The link says {where} = {read}, which this page does not understand; expected: {expected}. It was ignored.',
   'problem.hub_refused': 'The Hugging Face hub did not give config.json of {where} ({read}). Check the name and the connection; for a private or gated model, download its config.json and drop it here.',
-  'problem.unknown_preset': 'The link names the model {read}; this page knows {expected}. The first of them is shown.',
+  'problem.unknown_preset': 'The link names the model {read}, which this page does not know. Llama-3-8B is shown instead: choose a model, or drop its config.json.',
   'file.tokenizer_config': 'a tokenizer configuration (tokenizer_config.json)',
   'file.tokenizer': 'a tokenizer (tokenizer.json)',
   'file.special_tokens_map': 'a list of special tokens (special_tokens_map.json)',

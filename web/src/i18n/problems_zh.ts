@@ -81,7 +81,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'problem.file_unreadable': '浏览器无法读取文件 {where}。请重新选择。',
   'problem.bad_link': '链接中写着 {where} = {read}，本页无法识别；应为：{expected}。已忽略。',
   'problem.hub_refused': '未能从 Hugging Face 取得 {where} 的 config.json（{read}）。请检查名称与网络；若模型私有或需授权，请下载其 config.json 后拖到这里。',
-  'problem.unknown_preset': '链接指定的模型是 {read}；本页只认识 {expected}。现显示其中第一个。',
+  'problem.unknown_preset': '链接指定的模型是 {read}，本页不认识它，现改为显示 Llama-3-8B。请另选模型，或拖入它的 config.json。',
   'file.tokenizer_config': '分词器配置 (tokenizer_config.json)',
   'file.tokenizer': '分词器 (tokenizer.json)',
   'file.special_tokens_map': '特殊符号表 (special_tokens_map.json)',

@@ -26,6 +26,9 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
 
   'model.heading': '模型',
   'model.label': '模型',
+  'model.none': '这里没有收录这个名字的模型。请输入它在 Hugging Face 上的全名（org/model），或在下方拖入它的 config.json。',
+  'model.hub': '从 Hugging Face 读取 {id}',
+  'model.found': '{count} 个模型',
   'model.custom': '你的 config.json',
   'model.facts': '{params} 个参数 · {family}',
   'model.facts.trainable': '{params} 个参数，其中 {trainable} 个参与训练 · {family}',

@@ -7,9 +7,14 @@ export function configFileName(request: Request): string {
   return request.model.kind === 'preset' ? `${request.model.id}.json` : 'config.json';
 }
 
+// What --model takes: a checkpoint's name, or the reader's own file.
+export function modelArgument(request: Request): string {
+  return request.model.kind === 'preset' ? request.model.id : 'config.json';
+}
+
 // Flags have the recipe keys' names, '-' for '_'; keys at their default are left out.
 export function probeCommand(request: Request): string {
-  return ['probe', '--model', configFileName(request), ...flags(request.recipe), '--json', 'measured.json'].join(' ');
+  return ['probe', '--model', modelArgument(request), ...flags(request.recipe), '--json', 'measured.json'].join(' ');
 }
 
 function flags(recipe: Recipe): string[] {

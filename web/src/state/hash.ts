@@ -6,7 +6,7 @@
 import { problem, type Problem, type RecipeKey, type RecipeValue } from '../core/types.js';
 import { unpack } from './codec.js';
 import { MOST_PINS } from './pins.js';
-import { DEFAULT_PRESET, findPreset, PRESETS } from './presets.js';
+import { DEFAULT_PRESET, findPreset, loadPresets } from './presets.js';
 import {
   expectedOf, FIRST_REQUEST, readValue, withRecipe, writeValue, type Defaults, type Lang, type ModelChoice, type Pin, type Request, type Units,
 } from './request.js';
@@ -73,11 +73,10 @@ async function readModel(params: URLSearchParams, problems: Problem[]): Promise<
     if (text !== undefined) return { kind: 'custom', text, packed };
     problems.push(problem('bad_link', { where: 'config', read: packed.slice(0, 40), expected: 'deflate-raw, base64url' }));
   }
-  if (id !== undefined && !findPreset(id)) {
-    const expected = PRESETS.map((preset) => preset.id).join('|');
-    problems.push(problem('unknown_preset', { where: 'model', read: id.slice(0, 80), expected }));
-  }
-  return { kind: 'preset', id: id !== undefined && findPreset(id) ? id : DEFAULT_PRESET };
+  if (id === undefined || findPreset(id)) return { kind: 'preset', id: id ?? DEFAULT_PRESET };
+  const found = (await loadPresets().catch(() => [])).some((preset) => preset.id === id);
+  if (!found) problems.push(problem('unknown_preset', { where: 'model', read: id.slice(0, 80) }));
+  return { kind: 'preset', id: found ? id : DEFAULT_PRESET };
 }
 
 function readOneOf(params: URLSearchParams, key: string, values: readonly string[], problems: Problem[]): string | undefined {
