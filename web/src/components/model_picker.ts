@@ -19,14 +19,14 @@ export class ModelPicker extends LedgerElement {
     :host { position: relative; }
     input { padding-inline-end: 2rem; text-overflow: ellipsis; }
     .arrow { position: absolute; inset-inline-end: 0.7rem; inset-block-start: 0.55rem; pointer-events: none; color: var(--ink-soft); }
-    .list { position: absolute; z-index: 5; inset-inline: 0; inset-block-start: calc(100% + 2px); max-height: min(22rem, 60vh); overflow-y: auto; background: var(--raised);
+    .list { position: absolute; z-index: 5; inset-inline: 0; inset-block-start: calc(100% + 2px); max-height: min(22rem, 60vh); margin: 0; overflow-y: auto; background: var(--raised);
       border: 1px solid var(--rule-strong); border-radius: 6px; box-shadow: 0 6px 20px rgb(0 0 0 / 0.18); }
-    ul { margin: 0; padding: 0.25rem; list-style: none; }
+    ul { padding: 0.25rem; list-style: none; }
     li { display: flex; justify-content: space-between; gap: 0.75rem; padding: 0.4rem 0.5rem; border-radius: 4px; cursor: pointer; font-size: 0.95rem; overflow-wrap: anywhere; }
     li[aria-selected='true'] { font-weight: 600; }
     li.active { background: var(--ink); color: var(--paper); forced-color-adjust: none; }
     li.active .soft { color: inherit; }
-    .none { margin: 0; padding: 0.5rem 0.75rem; }
+    .none { padding: 0.5rem 0.75rem; }
     @media (pointer: coarse) { li { padding-block: 0.7rem; } }
     @media print { .list, .arrow { display: none; } }
   `];
@@ -47,10 +47,9 @@ export class ModelPicker extends LedgerElement {
         .value=${this.typed ?? modelName(this.model, i18n)}
         @focus=${this.onFocus} @blur=${this.close} @click=${this.show} @input=${this.onInput} @keydown=${this.onKey} />
       <span class="arrow" aria-hidden="true">▾</span>
-      <div class="list" ?hidden=${!this.open} @pointerdown=${(event: Event) => event.preventDefault()}>
-        <ul id="models" role="listbox" aria-label=${i18n.t('model.label')}>${options.map((option, at) => this.row(option, at))}</ul>
-        ${this.open && options.length === 0 ? html`<p class="none small soft">${i18n.t('model.none')}</p>` : nothing}
-      </div>
+      <ul id="models" class="list" role="listbox" aria-label=${i18n.t('model.label')} ?hidden=${options.length === 0} @pointerdown=${(event: Event) => event.preventDefault()}>
+        ${options.map((option, at) => this.row(option, at))}</ul>
+      ${this.open && options.length === 0 ? html`<p class="list none small soft">${i18n.t('model.none')}</p>` : nothing}
       <span class="visually-hidden" role="status">${this.open && this.typed !== undefined ? i18n.t('model.found', { count: String(options.length) }) : nothing}</span>`;
   }
 
