@@ -267,3 +267,15 @@ test('the report downloads as JSON that the page takes again', () => withPage('#
   await message(page).getByText('saved prediction').waitFor();
   assert.equal(await verdict(page), before);
 }));
+
+test('a framework’s own configuration becomes the recipe, and says what of it was used', () => withPage('#v=1&gpu=rtx4090-24gb', async (page) => {
+  await drop(page, 'qlora.yml', 'base_model: Qwen/Qwen2.5-7B-Instruct\nadapter: qlora\nload_in_4bit: true\nlora_r: 64\nsequence_len: 1024\nmicro_batch_size: 4\nbf16: auto\nlora_modules_to_save: [lm_head]\nwandb_name: <b>x</b>\n');
+  await message(page).getByText('axolotl').waitFor();
+  const said = await message(page).innerText();
+  for (const part of ['qlora.yml', 'axolotl', 'Qwen/Qwen2.5-7B-Instruct, is taken for Qwen2.5-7B', 'lora_r', 'do not contain them: lora_modules_to_save', 'wandb_name']) assert.ok(said.includes(part), `${part} in ${said}`);
+  for (const part of ['model=qwen2.5-7b', 'method=qlora', 'rank=64', 'seq=1024', 'batch=4', 'gpu=rtx4090-24gb']) assert.ok(page.url().includes(part), `${part} in ${page.url()}`);
+  assert.match(await verdict(page), /[GM]iB/);
+  await paste(page, '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 8}');
+  await page.locator('ml-model-box .message').getByText('DeepSpeed').waitFor();
+  assert.match(page.url(), /method=qlora.*batch=8|batch=8.*method=qlora/);
+}));

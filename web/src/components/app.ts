@@ -27,6 +27,7 @@ import './page_header.js';
 import './problem_note.js';
 import './recipe_form.js';
 import './scenarios.js';
+import { importedMessage } from './imported_message.js';
 import { headlineText } from './verdict_view.js';
 
 const QUIET_MS = 200;
@@ -255,6 +256,7 @@ export class MemoryLedger extends LitElement {
     if (said.kind === 'problem') return { problem: said.problem };
     const name = said.name ? `${i18n.t('box.name', { name: said.name })} ` : '';
     if (said.kind === 'config') return { text: name + i18n.t('box.config', { family: said.family, params: i18n.format.count(said.params) }) };
+    if (said.kind === 'imported') return importedMessage(said, i18n);
     if (said.kind === 'recipe') return { text: name + i18n.t('box.recipe', { keys: said.keys.join(', ') }) };
     return { text: name + i18n.t(`box.${said.kind}`) };
   }

@@ -23,6 +23,7 @@ export class ModelBox extends LedgerElement {
     textarea { font: 0.85rem/1.4 var(--mono); resize: vertical; height: 2.4rem; min-height: 2.4rem; padding-block: 0.5rem; }
     .message { margin-top: 0.6rem; font-size: 0.9rem; }
     .message p { margin: 0; padding: 0.5rem 0.75rem; background: var(--good-tint); border-inline-start: 3px solid var(--good); border-radius: 0 6px 6px 0; overflow-wrap: anywhere; }
+    .lines { white-space: pre-line; }
     @media (pointer: coarse) { textarea { font-size: 16px; } }
     @media print { .box { display: none; } }
   `];
@@ -42,7 +43,7 @@ export class ModelBox extends LedgerElement {
         <div class="row">
           <textarea id="paste" rows="1" aria-describedby="hint" spellcheck="false" autocomplete="off" placeholder=${i18n.t('box.placeholder')} @input=${this.onText} @keydown=${this.onKey}></textarea>
           <button @click=${this.choose}>${i18n.t('box.choose')}</button>
-          <input type="file" hidden accept=".json,.txt,.log,application/json,text/plain" @change=${this.onFile} />
+          <input type="file" hidden accept=".json,.yaml,.yml,.toml,.sh,.txt,.log,application/json,text/plain" @change=${this.onFile} />
         </div>
       </div>
       <div class="message" role="status">${this.messageView()}</div>`;
@@ -61,7 +62,7 @@ export class ModelBox extends LedgerElement {
   private messageView(): TemplateResult | typeof nothing {
     if (!this.message) return nothing;
     if ('problem' in this.message) return html`<ml-problem .i18n=${this.i18n} .problem=${this.message.problem}></ml-problem>`;
-    return html`<p>${this.message.text}</p>`;
+    return html`<p class="lines">${this.message.text}</p>`;
   }
 
   // The box reads what is put in and is then empty again: what counts is the message below it.

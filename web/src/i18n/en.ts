@@ -33,7 +33,7 @@ export const en = {
   'model.source': 'Source: {source}',
 
   'box.label': 'Or give it a file',
-  'box.hint': 'Drop, paste or choose a config.json, a recipe, a measured.json or an out-of-memory error; or type a model’s name on the Hugging Face hub.',
+  'box.hint': 'Drop, paste or choose a config.json, a recipe, a measured.json, an out-of-memory error, or the configuration of axolotl, LLaMA-Factory, TRL, DeepSpeed, accelerate, torchtune, torchtitan or Megatron; or type a model’s name on the Hugging Face hub.',
   'box.placeholder': 'org/model',
   'box.choose': 'Choose a file',
   'box.drop': 'Drop to read it',
@@ -42,6 +42,14 @@ export const en = {
   'box.measured': 'Read as a measurement; it is compared below.',
   'box.error': 'Read as an out-of-memory error; it is explained beside the answer.',
   'box.report': 'Read as a saved prediction; its model and recipe are computed anew.',
+  'import.whole': 'Read as a configuration of {format}; the recipe is now what it says.',
+  'import.part': 'Read as {format}; the part of the recipe that it says has changed.',
+  'import.model': 'Its model, {name}, is taken for {model}.',
+  'import.model.unknown': 'Its model, {name}, is not known here, and the model above stays: type its name on the Hugging Face hub, or drop its config.json.',
+  'import.model.none': 'It does not say which model; the one above stays.',
+  'import.used': 'Used: {keys}.',
+  'import.not_modelled': 'They change memory, and the numbers do not contain them: {keys}.',
+  'import.not_read': 'Without effect here: {keys}.',
   'box.name': '{name}:',
 
   'form.heading': 'Recipe',

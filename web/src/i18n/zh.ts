@@ -35,7 +35,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'model.source': '来源：{source}',
 
   'box.label': '或者给它一个文件',
-  'box.hint': '拖入、粘贴或选择 config.json、配方（recipe）、measured.json 或显存不足的报错；或输入 Hugging Face 上的模型名。',
+  'box.hint': '拖入、粘贴或选择 config.json、配方（recipe）、measured.json、显存不足的报错，或 axolotl、LLaMA-Factory、TRL、DeepSpeed、accelerate、torchtune、torchtitan、Megatron 的配置；或输入 Hugging Face 上的模型名。',
   'box.placeholder': 'org/model',
   'box.choose': '选择文件',
   'box.drop': '松开即可读取',
@@ -44,6 +44,14 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'box.measured': '识别为实测结果，对比见下文。',
   'box.error': '识别为显存不足的报错，解读见结果处。',
   'box.report': '识别为保存的预测；已按其中的模型和配方重新计算。',
+  'import.whole': '识别为 {format} 的配置；配方已按它设定。',
+  'import.part': '识别为 {format}；配方中它涉及的部分已更改。',
+  'import.model': '其中的模型 {name} 按 {model} 计算。',
+  'import.model.unknown': '其中的模型 {name} 没有收录，上面的模型保持不变：请输入它在 Hugging Face 上的名字，或拖入它的 config.json。',
+  'import.model.none': '它没有说明模型，上面的模型保持不变。',
+  'import.used': '已采用：{keys}。',
+  'import.not_modelled': '会影响显存、但结果中没有计入：{keys}。',
+  'import.not_read': '在此不起作用：{keys}。',
   'box.name': '{name}：',
 
   'form.heading': '配方',

@@ -1,8 +1,10 @@
-// recognise.ts - what is this text? A config.json, a recipe, a measured.json, a report, or nothing the page knows.
+// recognise.ts - what is this text? A config.json, a recipe, a measured.json, a report, a framework's own configuration, or
+// nothing the page knows.
 //
 // Decided by telling keys, not by file names. Whether a config is a good one is the core's to say.
 
 import type { Recipe, RecipeKey } from '../core/types.js';
+import type { Imported } from '../importing/rows.js';
 
 export type Recognised =
   | { readonly kind: 'config'; readonly text: string }
@@ -13,6 +15,18 @@ export type Recognised =
 
 // Keys that a model's config.json has and a recipe has not.
 const MODEL_KEYS = ['model_type', 'architectures', 'hidden_size', 'num_hidden_layers', 'vocab_size', 'layers', 'n_embd'];
+
+// A framework's configuration, where the text may be one; what reads them is loaded with the first.
+export async function importable(text: string, found: Recognised): Promise<Imported | undefined> {
+  const root = parse(text);
+  if (!['config', 'recipe'].includes(found.kind) || (root && (MODEL_KEYS.some((key) => key in root) || 'peft_type' in root))) return undefined;
+  try {
+    const { readConfiguration } = await import('../importing/read.js');
+    return readConfiguration(text);
+  } catch {
+    return undefined; // offline before it ever came: the core says what the text is not
+  }
+}
 
 export function recognise(text: string, keys: readonly RecipeKey[]): Recognised {
   const root = parse(text);

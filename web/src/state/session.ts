@@ -2,6 +2,7 @@
 // here; `changed` is called after each, and views draw what they find. Knows nothing of the DOM but the File type.
 
 import type { Core } from '../core/loader.js';
+import type { Imported } from '../importing/rows.js';
 import { LARGEST_INPUT_BYTES, LOG_TAIL_BYTES } from '../core/limits.js';
 import { problem, type Comparison, type Outcome, type Problem, type Recipe, type Report } from '../core/types.js';
 import { pack } from './codec.js';
@@ -9,14 +10,16 @@ import { defaultsOf } from './defaults.js';
 import { withoutUnused } from './form_keys.js';
 import { readHash, writeHash } from './hash.js';
 import { fetchConfig, hubId } from './hub.js';
+import { knownModel } from './model_search.js';
 import { findPreset } from './presets.js';
-import { looksLikeError, recognise } from './recognise.js';
+import { importable, looksLikeError, recognise } from './recognise.js';
 import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type ModelChoice, type Request } from './request.js';
 import { begin, type Scenario } from './scenarios.js';
 
 export type Said =
   | { readonly kind: 'config'; readonly name: string; readonly family: string; readonly params: number }
   | { readonly kind: 'recipe'; readonly name: string; readonly keys: readonly string[] }
+  | { readonly kind: 'imported'; readonly name: string; readonly imported: Imported; readonly model: string | undefined } // model: taken for this checkpoint
   | { readonly kind: 'measured' | 'report' | 'error'; readonly name: string }
   | { readonly kind: 'problem'; readonly name: string; readonly problem: Problem };
 
@@ -138,6 +141,8 @@ export class Session {
     const id = inBox ? hubId(text) : undefined;
     if (id !== undefined) return this.takeHub(id);
     const found = recognise(text, this.core.catalogue.recipe_keys);
+    const imported = await importable(text, found);
+    if (imported) return this.takeImported(imported, name);
     switch (found.kind) {
       case 'measured': return this.addMeasured(found.text, name || 'measured.json', false);
       case 'recipe': return this.takeRecipe(found.recipe, name);
@@ -183,6 +188,16 @@ export class Session {
     this.set(withRecipe({ ...this.request, recipe: {} }, recipe, this.defaults));
   }
 
+  private async takeImported(imported: Imported, name: string): Promise<void> {
+    const known = imported.model === undefined ? undefined : await knownModel(imported.model);
+    const model: ModelChoice | undefined = imported.config !== undefined ? { kind: 'custom', text: imported.config, packed: await pack(imported.config) }
+      : known && { kind: 'preset', id: known.id };
+    this.lastChange = `file ${name}`;
+    this.said = { kind: 'imported', name, imported, model: known?.name };
+    const request = { ...this.request, ...(model && { model }) };
+    this.set(withRecipe(imported.whole ? { ...request, recipe: kept(this.request.recipe) } : request, imported.recipe, this.defaults));
+  }
+
   private async takeModel(config: string, name: string, recipe?: Recipe): Promise<void> {
     const outcome = this.core.predict(config, {}, 1);
     if (!outcome.ok) return this.say({ kind: 'problem', name, problem: outcome.problem });
@@ -215,4 +230,9 @@ export class Session {
     this.answer = this.core.predict(configText(request.model), request.recipe);
     this.changed();
   }
+}
+
+// The card is the reader's, whatever file comes.
+function kept({ gpu, memory_limit_bytes: limit }: Recipe): Recipe {
+  return { ...(gpu !== undefined && { gpu }), ...(limit !== undefined && { memory_limit_bytes: limit }) };
 }

@@ -1,0 +1,75 @@
+// megatron.ts - Megatron-LM's command line (megatron/training/arguments.py): the one input that describes the model itself.
+
+import type { Recipe } from '../core/types.js';
+import { choice, count, counts, flag, isOn, notModelled, readAs, text, type Format, type Imported, type Values } from './rows.js';
+
+// "--micro-batch-size 1 --bf16 \" -> {"micro-batch-size": "1", bf16: true}; `undefined` when it is no such command line.
+export function megatronFlags(source: string): Values | undefined {
+  const words = source.replace(/\\\r?\n/g, ' ').match(/"[^"\n]*"|'[^'\n]*'|[^\s"'()]+/g) ?? [];
+  const flags: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
+  for (let i = 0; i < words.length; ++i) {
+    const [, name, joined] = /^--([a-z][a-z0-9_-]*)(?:=(.*))?$/.exec(words[i] ?? '') ?? [];
+    if (name === undefined) continue;
+    const next = words[i + 1];
+    flags[name] = joined ?? (next !== undefined && !next.startsWith('--') ? next.replace(/^["']|["']$/g, '') : true);
+  }
+  return flags['num-layers'] !== undefined && flags['hidden-size'] !== undefined && flags['num-attention-heads'] !== undefined ? flags : undefined;
+}
+
+const MEGATRON: Format = {
+  name: 'Megatron-LM',
+  whole: true,
+  is: () => true,
+  base: () => ({ stack: 'megatron', precision: 'fp32', attention: 'flash', loss: 'vocab_parallel' }),
+  rows: [
+    counts('micro-batch-size', 'batch'), counts('seq-length', 'seq'),
+    counts('tensor-model-parallel-size', 'tp'), counts('pipeline-model-parallel-size', 'pp'), counts('context-parallel-size', 'cp'), counts('expert-model-parallel-size', 'ep'),
+    flag('sequence-parallel', { sequence_parallel: true }), flag('bf16', { precision: 'megatron-bf16' }), notModelled('fp16'), notModelled('fp8-format'), notModelled('fp8-hybrid'),
+    choice('main-grads-dtype', { fp32: {}, bf16: { precision: 'megatron-bf16-bf16grad' } }), flag('use-distributed-optimizer', { zero: 1 }),
+    flag('recompute-activations', { checkpointing: 'selective' }), choice('recompute-granularity', { full: { checkpointing: 'full' }, selective: { checkpointing: 'selective' } }),
+    notModelled('recompute-modules'), choice('recompute-method', { uniform: {}, block: {} }),
+    { key: 'num-layers-per-virtual-pipeline-stage', says: () => ({ pipeline_schedule: 'interleaved' }) },
+    choice('optimizer', { adam: { optimizer: 'adamw_fused' }, sgd: { optimizer: 'sgd_momentum' } }),
+    { key: 'global-batch-size', says: (value, file) => microBatches(count(value), file) },
+    ...['num-experts', 'optimizer-cpu-offload', 'overlap-param-gather', 'use-torch-fsdp2', 'use-megatron-fsdp', 'decoder-first-pipeline-num-layers', 'decoder-last-pipeline-num-layers', 'hidden-dropout', 'attention-dropout'].map(
+      (key) => notModelled(key, (value) => Number(value) !== 0),
+    ),
+  ],
+};
+
+// As many as one pipeline sees in a step; how many pipelines there are, the world's size says, which is seldom in the command.
+function microBatches(global: number | undefined, file: Values): Recipe | undefined {
+  const world = (count(file['nproc_per_node']) ?? count(file['nproc-per-node']) ?? 0) * (count(file['nnodes']) ?? 1);
+  const model = ['tensor-model-parallel-size', 'pipeline-model-parallel-size', 'context-parallel-size'].reduce((all, key) => all * (count(file[key]) ?? 1), 1);
+  const dp = world / model;
+  const each = (global ?? 0) / ((count(file['micro-batch-size']) ?? 1) * dp);
+  return Number.isInteger(dp) && dp > 0 && Number.isInteger(each) && each > 0 ? { dp, micro_batches: each } : undefined;
+}
+
+// The model as Hugging Face would write it; undefined where it is none of the families known there.
+function configOf(file: Values): string | undefined {
+  const known = isOn(file['swiglu']) && text(file['normalization']) === 'RMSNorm' && file['num-experts'] === undefined && count(file['vocab-size']) !== undefined;
+  if (!known) return undefined;
+  const heads = count(file['num-attention-heads']);
+  const hidden = count(file['hidden-size']);
+  const config = {
+    model_type: 'llama', hidden_size: hidden, num_hidden_layers: count(file['num-layers']), num_attention_heads: heads,
+    num_key_value_heads: isOn(file['group-query-attention']) ? count(file['num-query-groups']) ?? heads : heads,
+    head_dim: count(file['kv-channels']), intermediate_size: count(file['ffn-hidden-size']) ?? (hidden === undefined ? undefined : hidden * 4),
+    vocab_size: count(file['vocab-size']), max_position_embeddings: count(file['max-position-embeddings']), tie_word_embeddings: file['untie-embeddings-and-output-weights'] !== true,
+  };
+  return JSON.stringify(config);
+}
+
+const MODEL_FLAGS = ['num-layers', 'hidden-size', 'ffn-hidden-size', 'num-attention-heads', 'group-query-attention', 'num-query-groups', 'kv-channels', 'vocab-size', 'max-position-embeddings', 'swiglu', 'normalization', 'untie-embeddings-and-output-weights'];
+
+export function readMegatron(source: string): Imported | undefined {
+  const file = megatronFlags(source);
+  if (file === undefined) return undefined;
+  const imported = readAs(MEGATRON, file);
+  const config = configOf(file);
+  const ofModel = MODEL_FLAGS.filter((key) => file[key] !== undefined);
+  const notRead = imported.notRead.filter((key) => !MODEL_FLAGS.includes(key));
+  return config === undefined ? { ...imported, notRead, notModelled: [...ofModel.filter((key) => ['num-layers', 'hidden-size'].includes(key)), ...imported.notModelled] }
+    : { ...imported, config, used: [...ofModel, ...imported.used], notRead };
+}

@@ -1,0 +1,81 @@
+// pytorch.ts - torchtune's YAML and torchtitan's TOML: files of a stack of their own, which name the model by a builder or a
+// flavor.
+
+import type { Recipe } from '../core/types.js';
+import { at, choice, count, counts, flag, isOn, isTable, names, notModelled, text, type Format, type Values } from './rows.js';
+
+// torchtune models/*/_model_builders.py: "torchtune.models.llama3_1.qlora_llama3_1_8b".
+const TORCHTUNE_MODELS: Readonly<Record<string, string>> = {
+  llama2_7b: 'llama-2-7b', llama2_13b: 'llama-2-13b', llama2_70b: 'llama-2-70b', llama3_8b: 'llama-3-8b', llama3_1_8b: 'llama-3.1-8b', llama3_1_70b: 'llama-3.1-70b',
+  llama3_1_405b: 'llama-3.1-405b', llama3_2_1b: 'llama-3.2-1b', llama3_2_3b: 'llama-3.2-3b', mistral_7b: 'mistral-7b', qwen2_5_1_5b_base: 'qwen2.5-1.5b', qwen2_5_3b: 'qwen2.5-3b',
+  qwen2_5_7b_base: 'qwen2.5-7b', qwen2_5_32b_base: 'qwen2.5-32b', qwen2_5_72b_base: 'qwen2.5-72b', gemma_2b: 'gemma-2b', gemma_7b: 'gemma-7b', gemma2_2b: 'gemma-2-2b', gemma2_9b: 'gemma-2-9b',
+  gemma2_27b: 'gemma-2-27b', phi3_mini: 'phi-3-mini', phi4_14b: 'phi-4',
+};
+
+// Its names of linears, as the hub's checkpoints call them (torchtune models/convert_weights.py).
+const LINEARS: Readonly<Record<string, string>> = { output_proj: 'o_proj' };
+const FEED_FORWARD = ['gate_proj', 'down_proj', 'up_proj'];
+
+function builder(file: Values): { readonly method: 'full' | 'lora' | 'qlora' | undefined; readonly model: string | undefined } {
+  const name = text(at(file, 'model._component_'))?.split('.').pop() ?? '';
+  const [, kind = '', rest = ''] = /^(lora_|qlora_|dora_|qdora_)?(.*)$/.exec(name) ?? [];
+  const method = ({ '': 'full', lora_: 'lora', dora_: 'lora', qlora_: 'qlora', qdora_: 'qlora' } as const)[kind];
+  return { method, model: TORCHTUNE_MODELS[rest] };
+}
+
+function torchtuneTargets(file: Values): readonly string[] {
+  const attention = (names(at(file, 'model.lora_attn_modules')) ?? []).map((name) => LINEARS[name] ?? name);
+  return [...new Set([...attention, ...(isOn(at(file, 'model.apply_lora_to_mlp')) ? FEED_FORWARD : [])])];
+}
+
+const TORCHTUNE_OPTIMIZERS: Readonly<Record<string, Recipe>> = {
+  'torch.optim.adamw': { optimizer: 'adamw_foreach' }, 'torch.optim.sgd': { optimizer: 'sgd' }, 'bitsandbytes.optim.pagedadamw8bit': { optimizer: 'paged_adamw_8bit' },
+  'bitsandbytes.optim.adamw8bit': { optimizer: 'adamw_8bit' }, 'torchao.optim.adamw8bit': { optimizer: 'adamw_ao_8bit' }, 'torchao.optim.adamw4bit': { optimizer: 'adamw_ao_4bit' },
+  'torchao.prototype.low_bit_optim.adamw8bit': { optimizer: 'adamw_ao_8bit' }, 'torchao.prototype.low_bit_optim.adamw4bit': { optimizer: 'adamw_ao_4bit' },
+};
+
+export const TORCHTUNE: Format = {
+  name: 'torchtune',
+  whole: true,
+  is: (file) => text(at(file, 'model._component_')) !== undefined,
+  base: (file) => ({ stack: 'torchtune', method: builder(file).method ?? 'full' }),
+  model: (file) => builder(file).model,
+  modelKeys: ['model._component_'],
+  rows: [
+    counts('batch_size', 'batch'), counts('gradient_accumulation_steps', 'grad_accum'), counts('tokenizer.max_seq_len', 'seq'),
+    counts('model.lora_rank', 'rank'), { key: 'model.lora_dropout', says: (value) => (typeof value === 'number' ? { lora_dropout: value } : undefined) },
+    ...['model.lora_attn_modules', 'model.apply_lora_to_mlp'].map((key) => ({ key, says: (_: unknown, file: Values) => { const targets = torchtuneTargets(file); return targets.length > 0 ? { targets } : undefined; } })),
+    notModelled('model.apply_lora_to_output', isOn), flag('model.use_dora', { dora: true }), flag('model.quantize_base', { method: 'qlora' }),
+    choice('dtype', { bf16: { precision: 'bf16' }, fp32: { precision: 'fp32' } }), choice('optimizer._component_', TORCHTUNE_OPTIMIZERS),
+    { key: 'optimizer.fused', says: (value, file) => (isOn(value) && /AdamW$/.test(text(at(file, 'optimizer._component_')) ?? '') ? { optimizer: 'adamw_fused' } : undefined) },
+    notModelled('optimizer_in_bwd', isOn),
+    { key: 'loss._component_', says: (value) => (/ChunkedOutputLoss$/.test(text(value) ?? '') ? { loss: 'chunked' } : /CrossEntropyLoss$/.test(text(value) ?? '') && !/Linear/.test(text(value) ?? '') ? { loss: 'full' } : 'not_modelled') },
+    flag('enable_activation_checkpointing', { checkpointing: 'full' }), notModelled('enable_activation_offloading', isOn), flag('compile', { compile: true }),
+    flag('fsdp_cpu_offload', { offload: 'params' }), counts('tensor_parallel_dim', 'tp'),
+  ],
+};
+
+const TORCHTITAN_MODELS: Readonly<Record<string, string>> = { 'llama3 8B': 'llama-3.1-8b', 'llama3 70B': 'llama-3.1-70b', 'llama3 405B': 'llama-3.1-405b' };
+
+// torchtitan config/job_config.py: fp32 shards, computed in bf16, fused AdamW, wherever FSDP is on.
+export const TORCHTITAN: Format = {
+  name: 'torchtitan',
+  whole: true,
+  is: (file) => isTable(file['training']) && isTable(file['model']) && text(at(file, 'model.flavor')) !== undefined,
+  base: () => ({ stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', param_dtype: 'bf16', batch: 8 }),
+  model: (file) => TORCHTITAN_MODELS[`${text(at(file, 'model.name'))} ${text(at(file, 'model.flavor'))}`],
+  modelKeys: ['model.name', 'model.flavor'],
+  rows: [
+    counts('training.batch_size', 'batch'), counts('training.local_batch_size', 'batch'), counts('training.seq_len', 'seq'),
+    flag('training.compile', { compile: true }), flag('compile.enable', { compile: true }),
+    choice('training.mixed_precision_param', { bfloat16: { param_dtype: 'bf16' }, float32: { param_dtype: 'fp32' } }), choice('training.mixed_precision_reduce', { float32: { reduce_dtype: 'fp32' }, bfloat16: { reduce_dtype: 'bf16' } }),
+    counts('parallelism.data_parallel_shard_degree', 'dp'), notModelled('parallelism.data_parallel_replicate_degree', (value) => (count(value) ?? 1) > 1),
+    counts('parallelism.tensor_parallel_degree', 'tp'), counts('parallelism.pipeline_parallel_degree', 'pp'), counts('parallelism.context_parallel_degree', 'cp'), counts('parallelism.expert_parallel_degree', 'ep'),
+    choice('parallelism.fsdp_reshard_after_forward', { always: { reshard_after_forward: true }, never: { reshard_after_forward: false }, default: {} }),
+    choice('activation_checkpoint.mode', { none: { checkpointing: 'none' }, full: { checkpointing: 'full' }, selective: { checkpointing: 'selective' } }),
+    { key: 'activation_checkpoint.selective_ac_option', says: (value, file) => (text(at(file, 'activation_checkpoint.mode')) !== 'selective' ? undefined : value === 'op' ? {} : 'not_modelled') },
+    choice('optimizer.name', { adamw: { optimizer: 'adamw_fused' } }), choice('optimizer.implementation', { fused: { optimizer: 'adamw_fused' }, foreach: { optimizer: 'adamw_foreach' }, 'for-loop': { optimizer: 'adamw_forloop' } }),
+    flag('training.enable_cpu_offload', { offload: 'params' }), notModelled('model.converters'), notModelled('quantize'),
+  ],
+};
+
