@@ -21,6 +21,8 @@ const RECIPES = {
   'galore, cudnn': { optimizer: 'galore_adamw', attention: 'cudnn', seq: 96 },
   'lora over int8': { method: 'lora', weights: 'int8', seq: 96 },
   fsdp2: { fsdp: 2, dp: 3, precision: 'fp32', checkpointing: 'full', seq: 96 },
+  'torchtune, in chunks': { stack: 'torchtune', checkpointing: 'full', loss: 'chunked', batch: 2, seq: 96 },
+  'a pipeline': { stack: 'megatron', precision: 'megatron-bf16', dp: 3, zero: 1, tp: 2, sequence_parallel: true, pp: 2, micro_batches: 4, seq: 96 },
   ddp: { dp: 2, ddp_bucket_view: true, grad_accum: 2, seq: 96 },
   generate: { task: 'generate', seq: 512, new_tokens: 40, batch: 2 },
   'generate, 4 bits': { task: 'generate', seq: 300, new_tokens: 3, weights: 'nf4', batch: 5 },

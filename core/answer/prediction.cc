@@ -4,6 +4,7 @@
 
 #include "core/inference/generate.h"
 #include "core/training/course.h"
+#include "core/training/megatron_step.h"
 
 namespace ledger {
 namespace {
@@ -60,7 +61,29 @@ std::uint64_t trainable_elements(const Trace& trace) {
   return sum;
 }
 
-Result<Trace> trace_of(const Prediction& p, const PredictOptions& options) {
+// The stage that needs most, first of equals.
+Result<Trace> trace_of_pipeline(Prediction& p, const PredictOptions& options) {
+  const Bytes cublas = cublas_workspace_bytes(*p.gpu);
+  const MegatronRun run_options{
+      .steps = options.steps,
+      .cublas_workspace_bytes = cublas,
+      .te_workspace_bytes = cublas >= 32 * kMiB ? 32 * kMiB : 4 * kMiB,  // get_cublas_workspace_size_bytes
+  };
+  Trace most;
+  for (std::uint64_t stage = 0; stage < p.recipe.pp; ++stage) {
+    Result<Trace> trace = trace_megatron(p.config, p.recipe, stage, run_options);
+    if (!trace.ok()) return trace.problem();
+    const Replay run = replay(trace.value(), {.allocator = allocator_options(p.recipe), .record_samples = false});
+    p.stages.push_back({run.peak_tensor_bytes, run.peak_allocated_bytes});
+    if (stage != 0 && run.peak_allocated_bytes <= p.stages[p.stage].allocated_bytes) continue;
+    p.stage = stage;
+    most = std::move(trace.value());
+  }
+  return most;
+}
+
+Result<Trace> trace_of(Prediction& p, const PredictOptions& options) {
+  if (p.recipe.stack == Stack::megatron) return trace_of_pipeline(p, options);
   if (p.recipe.stack == Stack::course) return trace_course(p.config, p.recipe, options.steps);
   TraceOptions trace_options = options.trace;
   trace_options.steps = options.steps;
@@ -91,7 +114,9 @@ Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, 
   Result<Trace> trace = trace_of(p, options);
   if (!trace.ok()) return trace.problem();
   p.trace = std::move(trace.value());
-  if (recipe.stack != Stack::course) {
+  if (recipe.stack == Stack::megatron) {
+    p.trainable = p.params;  // the trace has one rank's part
+  } else if (recipe.stack != Stack::course) {
     p.trainable = trainable_elements(p.trace);
   } else if (recipe.task == Task::generate) {
     p.trainable = 0;

@@ -28,6 +28,11 @@ struct Verdict {
   StorageId oom_storage = kNoStorage;
 };
 
+// What one rank of a pipeline needs at most.
+struct StagePeak {
+  Bytes tensor_bytes = 0, allocated_bytes = 0;
+};
+
 struct Prediction {
   ModelConfig config;
   Recipe recipe;
@@ -38,6 +43,8 @@ struct Prediction {
   Replay replay;
   Ledger at_peak;  // at the tensor peak
   Verdict verdict;
+  std::vector<StagePeak> stages;  // of a pipeline, in order
+  std::uint64_t stage = 0;        // of them the one that needs most; trace and replay are its
 };
 
 struct PredictOptions {

@@ -170,9 +170,16 @@ constexpr NotModelled kNotModelled[] = {
        return steps_with(p, Optimizer::adamw_ao_8bit) || steps_with(p, Optimizer::adamw_ao_4bit);
      }},
     {"cudnn_workspace",
-     [](const Prediction& p) { return traced_decoder(p) && p.recipe.attention == Attention::cudnn; }},
+     [](const Prediction& p) {
+       const bool first_choice = p.recipe.stack == Stack::megatron && p.recipe.attention == Attention::sdpa;
+       return traced_decoder(p) && (p.recipe.attention == Attention::cudnn || first_choice);
+     }},
     {"fsdp_stream_pools", [](const Prediction& p) { return traced_decoder(p) && p.recipe.fsdp != 0; }},
-    {"communication_library", [](const Prediction& p) { return p.recipe.dp > 1 && p.recipe.stack != Stack::course; }},
+    {"communication_library",
+     [](const Prediction& p) {
+       return times(p.recipe.dp, times(p.recipe.tp, p.recipe.pp)) > 1 && p.recipe.stack != Stack::course;
+     }},
+    {"pipeline_tensors_awaiting_collection", [](const Prediction& p) { return p.stages.size() > 1; }},
     {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},
     {"decode_passes_between",
      [](const Prediction& p) { return skips_passes(p) && p.recipe.kv_cache != KvCacheKind::fixed; }},
@@ -319,6 +326,17 @@ void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, cons
   out.member("op", op_at(trace, replay.peak_event)).end_object();
 }
 
+void write_stages(JsonWriter& out, const Prediction& p) {
+  if (p.stages.size() < 2) return;
+  out.key("pipeline").begin_object().member("stage", p.stage).key("stages").begin_array();
+  for (const StagePeak& stage : p.stages)
+    out.begin_object()
+        .member("tensor_bytes", stage.tensor_bytes)
+        .member("allocated_bytes", stage.allocated_bytes)
+        .end_object();
+  out.end_array().end_object();
+}
+
 void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, const double* milliseconds) {
   out.key("phases").begin_array();
   for (const PhasePeak& peak : replay.phases) {
@@ -362,6 +380,7 @@ std::string write_report(const Prediction& p, std::size_t timeline_points) {
   out.key("recipe");
   write_recipe(out, p.recipe);
   write_peaks(out, p.trace, p.replay, p.gpu);
+  write_stages(out, p);
   write_phases(out, p.trace, p.replay);
   write_at_peak(out, p.config, p.recipe, p.trace, p.replay, p.at_peak);
   write_timeline(out, p, timeline_points);

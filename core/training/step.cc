@@ -182,6 +182,8 @@ class TrainingLoop {
 
 Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options) {
   if (auto problem = unsupported(config, recipe)) return *problem;
+  if (recipe.stack == Stack::megatron)  // megatron_step.h predicts it; no executor knows its operators
+    return Problem{ProblemCode::unsupported_recipe, "stack", recipe_value(recipe, "stack"), "megatron_is_not_run", ""};
   const std::uint64_t layers =
       config.architecture == Architecture::plain ? config.layers.size() : config.num_hidden_layers;
   const std::uint64_t chunks = times(recipe.grad_accum, loss_chunks(recipe.loss, times(recipe.batch, recipe.seq),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/models/names.h"
+#include "core/training/megatron_step.h"
 #include "core/training/refusal.h"
 
 namespace ledger {
@@ -181,6 +182,7 @@ std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& reci
     return Problem{ProblemCode::unsupported_recipe, "model_type", config.model_type, config.untraced, ""};
   }
   if (auto problem = only_while_generating(recipe)) return problem;
+  if (recipe.stack == Stack::megatron) return unsupported_in_megatron(config, recipe);
   if (auto problem = first_of(kRefusals, config, recipe)) return problem;
   return recipe.stack == Stack::torchtune ? unsupported_in_torchtune(config, recipe) : std::nullopt;
 }

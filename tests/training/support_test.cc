@@ -76,7 +76,7 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
       {"compiled", {{"compile", "true"}}, "compile", "true", "compile_not_modelled"},
       {"offloaded", {{"offload", "params"}}, "offload", "params", "offload_not_modelled"},
       {"heads of another width", {{"stack", "torchtune"}}, "stack", "torchtune", "torchtune_builds_llama_and_mistral"},
-      {"another stack", {{"stack", "megatron"}}, "stack", "megatron", "stack_not_modelled"},
+      {"another stack", {{"stack", "litgpt"}}, "stack", "litgpt", "stack_not_modelled"},
   };
   const Refused torchtune[] = {
       {"NF4", {{"method", "qlora"}}, "method", "qlora", "torchtune_nf4_not_modelled"},

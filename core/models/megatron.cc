@@ -1,0 +1,323 @@
+#include "core/models/megatron.h"
+
+#include <cmath>
+
+#include "core/models/megatron_ops.h"
+
+namespace ledger {
+namespace {
+
+constexpr std::uint64_t kVocabMultiple = 128;  // make_vocab_size_divisible_by
+
+Dim shared(std::uint64_t whole, std::uint64_t tp, Sym sym) {
+  return {whole / tp, tp == 1 ? sym : Sym::none};
+}
+
+Dim times_dim(Dim a, Dim b) {
+  return {times(a.size, b.size), Sym::none};
+}
+
+bool gated(const ModelConfig& c) {
+  return c.style.feed == Feed::gated;
+}
+
+// add_bias_linear: of every linear of a layer, or of queries, keys and values alone (add_qkv_bias).
+bool biased(const ModelConfig& c) {
+  return c.style.norm == NormKind::layer;
+}
+
+}  // namespace
+
+std::uint64_t megatron_vocab(const ModelConfig& c, std::uint64_t tp) {
+  return round_up(c.vocab_size, times(kVocabMultiple, tp));
+}
+
+// --- parameters
+// -----------------------------------------------------------------------------------------------------------------
+
+MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const MegatronOptions& options,
+                             const OnParameter& made)
+    : tape_(tape),
+      c_(config),
+      o_(options),
+      made_(made),
+      b_{options.batch, Sym::b},
+      s_{options.seq, Sym::s},
+      s_shard_{options.sequence_parallel ? Dim{options.seq / options.tp, Sym::none} : s_},
+      h_{config.hidden_size, Sym::h},
+      ffn_(shared(config.intermediate_size, options.tp, Sym::ffn)),
+      d_{config.head_dim, Sym::d},
+      np_(shared(config.num_attention_heads, options.tp, Sym::nh)),
+      ng_(shared(config.num_key_value_heads, options.tp, Sym::nkv)),
+      vocab_(shared(megatron_vocab(config, options.tp), options.tp, Sym::V)) {
+  const std::uint64_t layers = config.num_hidden_layers / options.pp;
+  first_layer_ = times(layers, options.stage);
+  if (is_first()) {
+    word_embeddings_ = parameter("embedding.word_embeddings.weight", {vocab_, h_}, Parameter::Role::matrix);
+    if (config.style.position == Position::learned) {
+      const Shape rows{{config.max_position_embeddings, Sym::none}, h_};
+      position_embeddings_ = parameter("embedding.position_embeddings.weight", rows, Parameter::Role::matrix);
+    }
+  }
+  {
+    const Tape::Scope scope(tape, "layers.*");
+    for (std::uint64_t i = 0; i < layers; ++i)
+      layers_.push_back(make_layer(first_layer_ + i));
+  }
+  if (!is_last()) return;
+  final_norm_ = make_ln_linear("decoder.final_layernorm", "final_layernorm", {0, Sym::none}, false);
+  // With pipelining the last stage holds tied embeddings once more.
+  output_weight_ = config.tie_word_embeddings && is_first()
+                       ? word_embeddings_
+                       : parameter("output_layer.weight", {vocab_, h_}, Parameter::Role::matrix);
+}
+
+Tensor MegatronStage::parameter(const std::string& path, const Shape& shape, Parameter::Role role) {
+  Tensor result = tape_.parameter(path, shape, DType::bf16, role, true);
+  made_(result);
+  return result;
+}
+
+MegatronStage::LnLinear MegatronStage::make_ln_linear(const std::string& path, const char* name, Dim out, bool bias) {
+  const Tape::Scope scope(tape_, name);
+  LnLinear m;
+  m.name = name;
+  const Dim parts{c_.style.norm == NormKind::layer ? 2u : 1u, Sym::none};
+  m.norm = parameter(path + ".layer_norm_weight", {parts, h_}, Parameter::Role::norm);
+  if (out.size != 0) m.weight = parameter(path + ".weight", {out, h_}, Parameter::Role::matrix);
+  if (bias) m.bias = parameter(path + ".bias", {out}, Parameter::Role::bias);
+  return m;
+}
+
+MegatronStage::Layer MegatronStage::make_layer(std::uint64_t index) {
+  const Tape::Layer number(tape_, static_cast<std::int32_t>(index));
+  const std::string path = "decoder.layers." + std::to_string(index) + ".";
+  const bool bias = biased(c_);
+  const Dim q_width = times_dim(np_, d_), qkv_width{plus(q_width.size, times(2, times_dim(ng_, d_).size)), Sym::none};
+  const Dim fc1_width = gated(c_) ? Dim{times(2, ffn_.size), Sym::none} : ffn_;
+  Layer layer;
+  layer.qkv = make_ln_linear(path + "self_attention.linear_qkv", "linear_qkv", qkv_width, bias || c_.qkv_bias);
+  {
+    const Tape::Scope scope(tape_, "linear_proj");
+    layer.proj = parameter(path + "self_attention.linear_proj.weight", {h_, q_width}, Parameter::Role::matrix);
+    if (bias) layer.proj_bias = parameter(path + "self_attention.linear_proj.bias", {h_}, Parameter::Role::bias);
+  }
+  layer.fc1 = make_ln_linear(path + "mlp.linear_fc1", "linear_fc1", fc1_width, false);
+  if (bias) layer.fc1_bias = parameter(path + "mlp.linear_fc1.bias", {fc1_width}, Parameter::Role::bias);
+  const Tape::Scope scope(tape_, "linear_fc2");
+  layer.fc2 = parameter(path + "mlp.linear_fc2.weight", {h_, ffn_}, Parameter::Role::matrix);
+  if (bias) layer.fc2_bias = parameter(path + "mlp.linear_fc2.bias", {h_}, Parameter::Role::bias);
+  return layer;
+}
+
+// --- a layer
+// ------------------------------------------------------------------------------------------------------------------
+
+void MegatronStage::ensure_workspace() const {
+  if (te_workspace_ || o_.te_workspace == 0) return;
+  const Tape::Scope scope(tape_, "te_workspace", Tape::Scope::Below::nothing);
+  const Tape::In in(tape_, Category::workspace);
+  te_workspace_ = tape_.empty(OpKind::workspace, {{o_.te_workspace, Sym::none}}, DType::u8);
+}
+
+Tensor MegatronStage::ln_linear(const LnLinear& m, const Tensor& x) const {
+  ensure_workspace();
+  const Tape::Scope scope(tape_, m.name);
+  return megatron::norm_linear(x, m.norm, m.weight, m.bias, {o_.tp, o_.sequence_parallel, o_.fusion});
+}
+
+Tensor MegatronStage::row_linear(const Tensor& x, const Tensor& weight, const char* name) const {
+  const Tape::Scope scope(tape_, name);
+  return megatron::row_linear(x, weight, {o_.tp, o_.sequence_parallel, o_.fusion});
+}
+
+Tensor MegatronStage::bias_dropout_add(const Tensor& x, const Tensor& bias, const Tensor& residual) const {
+  const Tape::Scope scope(tape_, "bias_dropout_add");
+  if (!bias && c_.residual_dropout == 0) return residual + x;
+  return megatron::bias_dropout_add(x, bias, residual, c_.residual_dropout);
+}
+
+// UnfusedDotProductAttention: scores, probabilities and dropped probabilities [b n, s, s] in 16 bits. q, k, v [s, b, n,
+// d]; keys and values are repeated for every query head.
+Tensor MegatronStage::unfused(const Tensor& q, const Tensor& k, const Tensor& v) const {
+  const Dim heads = times_dim(b_, np_);
+  const Shape folded{s_, heads, d_};
+  const auto widened = [&](const Tensor& x) {
+    if (ng_.size == np_.size) return transpose(reshape(x, folded), 0, 1);
+    const Dim each{np_.size / ng_.size, Sym::none};
+    const Tensor copies = contiguous(expand(unsqueeze(x, 3), {s_, b_, ng_, each, d_}));
+    return transpose(reshape(copies, folded), 0, 1);
+  };
+  const Tensor query = transpose(reshape(q, folded), 0, 1);
+  const Tensor key = transpose(widened(k), 1, 2);
+  Tensor probabilities;
+  {
+    const Tensor scores = bmm(query, key);
+    probabilities = softmax(scores, scores.dtype());
+  }
+  probabilities = dropout(probabilities, c_.attention_dropout);
+  Tensor context;
+  {
+    const Tensor value = widened(v);
+    context = bmm(probabilities, value);
+  }
+  context = transpose(transpose(view(context, {b_, np_, s_, d_}), 1, 2), 0, 1);
+  return reshape(contiguous(context), {s_, b_, times_dim(np_, d_)});
+}
+
+Tensor MegatronStage::core_attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
+  const Tape::Scope scope(tape_, "core_attention");
+  if (o_.attention == Attention::eager) return unfused(q, k, v);
+  const auto by_head = [](const Tensor& x) { return transpose(transpose(x, 0, 1), 1, 2); };  // [b, n, s, d]
+  const Tensor query = by_head(q), key = by_head(k), value = by_head(v);
+  const Tensor out = cudnn_attention(query, key, value, 0, c_.attention_dropout);
+  return reshape(transpose(transpose(out, 1, 2), 0, 1), {s_, b_, times_dim(np_, d_)});
+}
+
+// SelfAttention.forward: the product is cut by groups; DotProductAttention makes q, k and v contiguous, unless those of
+// every head lie side by side, a layout that it knows (sbh3d).
+Tensor MegatronStage::attention(const Tensor& product) const {
+  const Dim each{np_.size / ng_.size, Sym::none}, width = times_dim(each, d_);
+  const Dim group{plus(width.size, times(2, d_.size)), Sym::none};
+  Tensor q, k, v;
+  {
+    const Tensor mixed = view(product, {s_, b_, ng_, group});
+    megatron::Heads heads = megatron::split_qkv(mixed, width, d_);
+    q = reshape(heads.q, {s_, b_, np_, d_});
+    k = std::move(heads.k);
+    v = std::move(heads.v);
+  }
+  const bool rotary = c_.style.position == Position::rotary;
+  if (rotary) {
+    q = megatron::fused_rope(q);
+    k = megatron::fused_rope(k);
+  }
+  const bool side_by_side = !rotary && each.size == 1;
+  if (!side_by_side) {
+    q = contiguous(q);
+    k = contiguous(k);
+    v = contiguous(v);
+  }
+  if (o_.checkpointing != Checkpointing::selective) return core_attention(q, k, v);
+  return tape_.checkpoint([this, q, k, v] { return core_attention(q, k, v); });  // recompute_modules: core_attn
+}
+
+Tensor MegatronStage::activate_fused(const Tensor& x, const Tensor& bias) const {
+  const Tape::Scope scope(tape_, "activation");
+  return megatron::bias_activation(x, bias, gated(c_));
+}
+
+// TransformerLayer.forward.
+Tensor MegatronStage::layer_forward(const Layer& layer, const Tensor& x) const {
+  Tensor hidden;
+  {
+    Tensor out;
+    {
+      Tensor product = ln_linear(layer.qkv, x);
+      const Tape::Scope scope(tape_, "self_attention");
+      out = attention(product);
+    }
+    out = row_linear(out, layer.proj, "linear_proj");
+    hidden = bias_dropout_add(out, layer.proj_bias, x);
+  }
+  Tensor out;
+  {
+    Tensor inner = ln_linear(layer.fc1, hidden);
+    inner = activate_fused(inner, layer.fc1_bias);
+    out = row_linear(inner, layer.fc2, "linear_fc2");
+  }
+  return bias_dropout_add(out, layer.fc2_bias, hidden);
+}
+
+// recompute_method uniform, one layer at a time: CheckpointFunction is reentrant.
+Tensor MegatronStage::run_layer(const Layer& layer, const Tensor& x) const {
+  if (o_.checkpointing != Checkpointing::full) return layer_forward(layer, x);
+  return tape_.checkpoint_reentrant([this, &layer](const Tensor& input) { return layer_forward(layer, input); }, x);
+}
+
+// --- a micro-batch
+// ---------------------------------------------------------------------------------------------------------------
+
+Tensor MegatronStage::receive() const {
+  const Tape::Scope scope(tape_, "p2p", Tape::Scope::Below::nothing);
+  const Tape::In in(tape_, Category::communication);
+  Tensor input = tape_.empty(OpKind::all_gather, {s_shard_, b_, h_}, DType::bf16);
+  tape_.run(OpKind::all_gather, {}, {&input});
+  tape_.require_grad(input);
+  return input;
+}
+
+// get_batch_on_this_tp_rank. The attention mask of every sequence travels with it
+// (create_attention_mask_in_dataloader), although causal kernels read none.
+MegatronStage::Batch MegatronStage::load_batch() const {
+  const Tape::Scope scope(tape_, "batch");
+  const Tape::In in(tape_, Category::inputs);
+  const auto loaded = [&](const Shape& shape, DType dtype) {
+    Tensor result = tape_.empty(OpKind::load_tokens, shape, dtype);
+    tape_.run(OpKind::load_tokens, {}, {&result});
+    return result;
+  };
+  Batch batch;
+  if (is_first()) batch.tokens = loaded({b_, s_}, DType::i64);
+  if (is_last()) {
+    batch.labels = loaded({b_, s_}, DType::i64);
+    batch.loss_mask = loaded({b_, s_}, DType::f32);
+  }
+  if (is_first() || is_last()) batch.attention_mask = loaded({b_, {1, Sym::none}, s_, s_}, DType::boolean);
+  if (is_first()) batch.positions = loaded({b_, s_}, DType::i64);
+  return batch;
+}
+
+// LanguageModelEmbedding.forward and VocabParallelEmbedding.forward.
+Tensor MegatronStage::embed(const Batch& batch) const {
+  const Tape::Scope scope(tape_, "embedding");
+  Tensor hidden;
+  {
+    Tensor tokens = batch.tokens;
+    if (o_.tp > 1) tokens = clone(tokens);  // masked_input
+    hidden = embedding(word_embeddings_, tokens);
+    if (o_.tp > 1) tape_.run(OpKind::all_reduce, {&hidden}, {&hidden});
+  }
+  if (position_embeddings_) {
+    const Tensor positions = embedding(position_embeddings_, batch.positions);
+    hidden = hidden + positions;
+  }
+  hidden = contiguous(transpose(hidden, 0, 1));
+  if (o_.sequence_parallel) hidden = megatron::scatter_to_sequence(hidden, s_shard_);
+  return dropout(hidden, c_.embedding_dropout);
+}
+
+// The output layer and the loss: logits in this rank's part of the vocabulary.
+Tensor MegatronStage::head_loss(const Tensor& hidden, const Batch& batch) {
+  const Tape::In in(tape_, Category::logits);
+  if (o_.sequence_parallel && !gather_buffer_) {
+    const Tape::Scope scope(tape_, "memory_buffer", Tape::Scope::Below::nothing);
+    const Tape::In shared_in(tape_, Category::communication);
+    gather_buffer_ = tape_.empty(OpKind::all_gather, {s_, b_, h_}, DType::bf16);
+  }
+  Tensor logits;
+  {
+    const Tape::Scope scope(tape_, "output_layer");
+    logits = megatron::column_linear(hidden, output_weight_, gather_buffer_, {o_.tp, o_.sequence_parallel, o_.fusion});
+  }
+  const Tape::Scope scope(tape_, "loss");
+  const Tensor labels = contiguous(transpose(batch.labels, 0, 1));
+  return mean_all(megatron::vocab_parallel_cross_entropy(logits, labels));
+}
+
+Tensor MegatronStage::forward(const Tensor& received) {
+  const Batch batch = load_batch();
+  Tensor hidden = is_first() ? embed(batch) : received;
+  {
+    const Tape::Scope scope(tape_, "layers.*");
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const Tape::Layer number(tape_, static_cast<std::int32_t>(first_layer_ + i));
+      hidden = run_layer(layers_[i], hidden);
+    }
+  }
+  if (!is_last()) return megatron::send_forward(hidden);
+  hidden = ln_linear(final_norm_, hidden);
+  return head_loss(hidden, batch);
+}
+
+}  // namespace ledger

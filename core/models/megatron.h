@@ -1,0 +1,90 @@
+// megatron.h - one pipeline stage of a Megatron-Core GPT model as one tensor-parallel rank lives it, with Transformer
+// Engine's fused layers.
+//
+// Source: Megatron-LM megatron/core (models/gpt/gpt_model.py, models/common/embeddings, transformer/{attention,mlp,
+// transformer_layer}.py, tensor_parallel/{layers,cross_entropy,mappings}.py, fusions/) and TransformerEngine pytorch/
+// module/{layernorm_linear,linear}.py, attention/dot_product_attention/backends.py, 2026. Tensors are [s, b, h].
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/config/model_config.h"
+#include "core/models/attention.h"
+
+namespace ledger {
+
+struct MegatronOptions {
+  std::uint64_t batch = 1, seq = 2048;
+  std::uint64_t tp = 1, pp = 1, stage = 0;
+  bool sequence_parallel = false;
+  Attention attention = Attention::sdpa;  // eager: unfused; otherwise cuDNN's, Transformer Engine's first choice
+  Checkpointing checkpointing = Checkpointing::none;
+  bool fusion = true;      // gradient_accumulation_fusion: products add weight gradients to the main ones themselves
+  Bytes te_workspace = 0;  // of Transformer Engine's products
+};
+
+// Vocabulary as Megatron pads it: to a multiple of 128 x tp.
+std::uint64_t megatron_vocab(const ModelConfig& config, std::uint64_t tp);
+
+class MegatronStage {
+ public:
+  // Called for every parameter as it is made.
+  using OnParameter = std::function<void(const Tensor&)>;
+  MegatronStage(Tape& tape, const ModelConfig& config, const MegatronOptions& options, const OnParameter& made);
+
+  bool is_first() const { return o_.stage == 0; }
+  bool is_last() const { return o_.stage + 1 == o_.pp; }
+
+  // A micro-batch: from tokens or from `received` (recv_forward) to the loss, or to what stands for the output that was
+  // sent on: a scalar whose backward pass receives the output's gradient. Nothing else of the micro-batch stays but
+  // what its graph saves.
+  Tensor forward(const Tensor& received);
+  Tensor receive() const;  // recv_forward: a leaf that gathers a gradient
+
+ private:
+  struct LnLinear {  // TELayerNormColumnParallelLinear, or a norm alone where there is no weight
+    const char* name = "";
+    Tensor norm, weight, bias;  // norm: weight and bias in one, [2, h] or [1, h]
+  };
+  struct Layer {
+    LnLinear qkv, fc1;
+    Tensor proj, proj_bias, fc2, fc2_bias, fc1_bias;
+  };
+  struct Batch {
+    Tensor tokens, positions, labels, loss_mask, attention_mask;
+  };
+
+  Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role);
+  LnLinear make_ln_linear(const std::string& path, const char* name, Dim out, bool bias);
+  Layer make_layer(std::uint64_t index);
+  Batch load_batch() const;
+
+  Tensor embed(const Batch& batch) const;
+  Tensor run_layer(const Layer& layer, const Tensor& x) const;
+  Tensor layer_forward(const Layer& layer, const Tensor& x) const;
+  Tensor attention(const Tensor& mixed) const;
+  Tensor core_attention(const Tensor& q, const Tensor& k, const Tensor& v) const;
+  Tensor unfused(const Tensor& q, const Tensor& k, const Tensor& v) const;
+  Tensor ln_linear(const LnLinear& m, const Tensor& x) const;
+  Tensor row_linear(const Tensor& x, const Tensor& weight, const char* name) const;
+  Tensor activate_fused(const Tensor& x, const Tensor& bias) const;
+  Tensor bias_dropout_add(const Tensor& x, const Tensor& bias, const Tensor& residual) const;
+  Tensor head_loss(const Tensor& hidden, const Batch& batch);
+  void ensure_workspace() const;
+
+  Tape& tape_;
+  ModelConfig c_;
+  MegatronOptions o_;
+  const OnParameter& made_;
+  Dim b_, s_, s_shard_, h_, ffn_, d_, np_, ng_, vocab_;
+  Tensor word_embeddings_, position_embeddings_, output_weight_;
+  std::vector<Layer> layers_;
+  std::uint64_t first_layer_ = 0;
+  LnLinear final_norm_;
+  mutable Tensor te_workspace_;   // allocated at the first product
+  mutable Tensor gather_buffer_;  // get_global_memory_buffer "mpu": gathered inputs of the output layer
+};
+
+}  // namespace ledger

@@ -1,0 +1,33 @@
+// megatron_step.h - the stack `megatron`: training steps of one pipeline stage under the 1F1B schedule, with
+// Megatron-Core's DDP buffers and mixed-precision or distributed optimizer.
+//
+// Source: Megatron-LM megatron/core/pipeline_parallel/schedules.py, distributed/param_and_grad_buffer.py,
+// optimizer/{optimizer,distrib_optimizer}.py.
+#pragma once
+
+#include <vector>
+
+#include "core/base/problem.h"
+#include "core/config/model_config.h"
+#include "core/config/recipe.h"
+#include "core/trace/trace.h"
+
+namespace ledger {
+
+struct MegatronRun {
+  std::uint32_t steps = 2;
+  Bytes cublas_workspace_bytes = 0, te_workspace_bytes = 0;
+  bool gradient_accumulation_fusion = true;  // Megatron's default
+};
+
+// Problems: unsupported_recipe, overflow.
+Result<Trace> trace_megatron(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage,
+                             const MegatronRun& run = {});
+
+// What the stack's own modules do not know, or are not computed with yet.
+std::optional<Problem> unsupported_in_megatron(const ModelConfig& config, const Recipe& recipe);
+
+// Micro-batches whose activations `stage` of `stages` holds at most.
+std::uint64_t micro_batches_in_flight(std::uint64_t stage, std::uint64_t stages, std::uint64_t micro_batches);
+
+}  // namespace ledger

@@ -1,0 +1,82 @@
+// megatron_support.cc - what Megatron-Core's modules cannot be asked for, or are not computed with yet.
+
+#include "core/training/megatron_step.h"
+#include "core/training/refusal.h"
+
+namespace ledger {
+namespace {
+
+// GPT with LayerNorm, biases and GELU, its positions learned or rotary, or Llama with RMSNorm, SwiGLU and rotary ones.
+bool is_built(const ModelConfig& c) {
+  if (c.architecture != Architecture::llama || c.style.layout != Layout::pre || c.moe.experts != 0) return false;
+  const bool plain_heads = !c.qk_norm && c.style.qk_norm == QkNorm::none && c.sliding_window == 0;
+  const bool positions = c.style.position == Position::learned ||
+                         (c.style.position == Position::rotary && c.rotary_dim == 0 && c.nope_layers.empty());
+  const bool gpt = c.style.norm == NormKind::layer && c.style.feed == Feed::plain && positions && c.act != Act::relu;
+  const bool llama = c.style.norm == NormKind::rms && c.style.feed == Feed::gated &&
+                     c.style.position == Position::rotary && c.rotary_dim == 0 && c.act == Act::silu && !c.mlp_bias &&
+                     !c.attention_bias;
+  return plain_heads && (gpt || llama);
+}
+
+bool divides(std::uint64_t parts, std::uint64_t whole) {
+  return parts != 0 && whole % parts == 0;
+}
+
+constexpr Refusal kRefusals[] = {
+    {"stack", "megatron_builds_gpt_and_llama", [](const ModelConfig& c, const Recipe&) { return !is_built(c); }},
+    {"task", "only_in_training", [](const ModelConfig&, const Recipe& r) { return r.task != Task::training; }},
+    {"method", "megatron_trains_in_full",
+     [](const ModelConfig&, const Recipe& r) { return r.method != Method::full || r.weights != Weights::unquantised; }},
+    {"precision", "megatron_has_precisions_of_its_own",
+     [](const ModelConfig&, const Recipe& r) {
+       const bool own = r.precision == Precision::megatron_bf16 || r.precision == Precision::megatron_bf16_bf16grad;
+       return !own || r.autocast;
+     }},
+    {"optimizer", "megatron_steps_with_adam",
+     [](const ModelConfig&, const Recipe& r) { return r.optimizer != Optimizer::adamw_fused; }},
+    {"tp", "tp_cuts_heads_and_width",
+     [](const ModelConfig& c, const Recipe& r) {
+       return !divides(r.tp, c.num_attention_heads) || !divides(r.tp, c.num_key_value_heads) ||
+              !divides(r.tp, c.intermediate_size);
+     }},
+    {"sequence_parallel", "sequence_parallel_needs_tp",
+     [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel && r.tp == 1; }},
+    {"seq", "sequence_parallel_cuts_the_sequence",
+     [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel && !divides(r.tp, r.seq); }},
+    {"pp", "pp_cuts_layers_evenly",
+     [](const ModelConfig& c, const Recipe& r) { return !divides(r.pp, c.num_hidden_layers); }},
+    {"cp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.cp != 1; }},
+    {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
+    {"zero", "megatron_shards_the_optimizer",
+     [](const ModelConfig&, const Recipe& r) { return r.zero > 1 || r.fsdp != 0; }},
+    {"pipeline_schedule", "schedule_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.pipeline_schedule != PipelineSchedule::one_f_one_b; }},
+    {"grad_accum", "megatron_counts_micro_batches",
+     [](const ModelConfig&, const Recipe& r) { return r.grad_accum != 1; }},
+    {"attention", "megatron_attention_not_modelled",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.attention != Attention::sdpa && r.attention != Attention::cudnn && r.attention != Attention::eager;
+     }},
+    {"checkpointing", "megatron_recomputes_none_core_or_full",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.checkpointing == Checkpointing::full_reentrant || r.checkpointing == Checkpointing::offload;
+     }},
+    {"loss", "megatron_loss_is_vocab_parallel",
+     [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full && r.loss != Loss::vocab_parallel; }},
+    {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
+    {"keep_outputs", "stack_drops_outputs", [](const ModelConfig&, const Recipe& r) { return r.keep_outputs; }},
+    {"offload", "offload_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.offload != Offload::none; }},
+    {"seq", "seq_beyond_positions",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.style.position == Position::learned && r.seq > c.max_position_embeddings;
+     }},
+};
+
+}  // namespace
+
+std::optional<Problem> unsupported_in_megatron(const ModelConfig& config, const Recipe& recipe) {
+  return first_of(kRefusals, config, recipe);
+}
+
+}  // namespace ledger

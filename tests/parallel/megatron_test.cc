@@ -1,0 +1,313 @@
+// The stack `megatron`: Korthikanti's tables layer by layer, what each kind of cut leaves on a rank, and peaks that
+// Megatron-LM's own tests measured.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/answer/prediction.h"
+#include "core/training/megatron_step.h"
+#include "tests/config/fixtures.h"
+#include "tests/training/runs.h"
+
+namespace ledger {
+namespace {
+
+// Megatron's GPT: LayerNorm, biases, GELU, learned positions, dropout everywhere.
+ModelConfig gpt(std::uint64_t h, std::uint64_t layers, std::uint64_t heads, std::uint64_t positions) {
+  ModelConfig c;
+  c.architecture = Architecture::llama;
+  c.model_type = "gpt2";
+  c.style.norm = NormKind::layer;
+  c.style.feed = Feed::plain;
+  c.style.position = Position::learned;
+  c.style.projections = Projections::conv;
+  c.act = Act::gelu;
+  c.attention_bias = c.mlp_bias = true;
+  c.hidden_size = h;
+  c.num_hidden_layers = layers;
+  c.num_attention_heads = c.num_key_value_heads = heads;
+  c.head_dim = h / heads;
+  c.intermediate_size = 4 * h;
+  c.vocab_size = 51200;
+  c.max_position_embeddings = positions;
+  c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.1;
+  c.tie_word_embeddings = true;
+  return c;
+}
+
+Recipe megatron(std::uint64_t batch, std::uint64_t seq) {
+  Recipe r;
+  r.stack = Stack::megatron;
+  r.precision = Precision::megatron_bf16;
+  r.batch = batch;
+  r.seq = seq;
+  return r;
+}
+
+Replay played(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage = 0, const MegatronRun& run = {}) {
+  const Result<Trace> trace = trace_megatron(config, recipe, stage, run);
+  EXPECT_TRUE(trace.ok()) << (trace.ok() ? "" : trace.problem().where + ": " + trace.problem().expected);
+  return trace.ok() ? replay(trace.value(), {}) : Replay{};
+}
+
+// --- Korthikanti et al. 2022, Table 2
+// -------------------------------------------------------------------------------------------
+
+struct Technique {
+  const char* name;
+  std::uint64_t tp;
+  bool sequence;
+  Checkpointing checkpointing;
+};
+
+constexpr Technique kTechniques[] = {
+    {"none", 1, false, Checkpointing::none},
+    {"tp", 8, false, Checkpointing::none},
+    {"tp+sp", 8, true, Checkpointing::none},
+    {"tp+selective", 8, false, Checkpointing::selective},
+    {"tp+sp+selective", 8, true, Checkpointing::selective},
+    {"full_recompute", 1, false, Checkpointing::full},
+};
+
+// What the forward pass of one more layer leaves behind.
+Bytes activations_of_a_layer(const ModelConfig& two_layers, const Recipe& recipe) {
+  ModelConfig four = two_layers;
+  four.num_hidden_layers = 4;
+  const auto kept = [&](const ModelConfig& config) {
+    const Replay r = played(config, recipe);
+    return r.phases[1].end_bytes - r.phases[0].end_bytes;
+  };
+  return (kept(four) - kept(two_layers)) / 2;
+}
+
+Recipe with(const Technique& technique, Recipe recipe) {
+  recipe.tp = technique.tp;
+  recipe.sequence_parallel = technique.sequence;
+  recipe.checkpointing = technique.checkpointing;
+  recipe.attention = Attention::eager;
+  return recipe;
+}
+
+// mean and 1 / sqrt(variance) of two norms, fp32, which the paper leaves out.
+Bytes statistics(const Recipe& r) {
+  if (r.checkpointing == Checkpointing::full) return 0;
+  return 2 * 8 * r.batch * r.seq / (r.sequence_parallel ? r.tp : 1);
+}
+
+// The table's row in bytes; everything divides here.
+Bytes table_2(const std::string& technique, Bytes s, Bytes b, Bytes h, Bytes a, Bytes t) {
+  const Bytes sbh = s * b * h, scores = 5 * a * s * s * b;
+  if (technique == "none") return 34 * sbh + scores;
+  if (technique == "tp") return 10 * sbh + 24 * sbh / t + scores / t;
+  if (technique == "tp+sp") return 34 * sbh / t + scores / t;
+  if (technique == "tp+selective") return 10 * sbh + 24 * sbh / t;
+  if (technique == "tp+sp+selective") return 34 * sbh / t;
+  return 2 * sbh;
+}
+
+TEST(Korthikanti, Table2LayerByLayer) {
+  struct Size {
+    std::uint64_t h, a, b;
+  };
+  for (const Size& size : {Size{6144, 64, 4}, Size{12288, 96, 1}, Size{20480, 128, 1}, Size{25600, 160, 1}}) {
+    for (const Technique& technique : kTechniques) {
+      const Recipe recipe = with(technique, megatron(size.b, 2048));
+      const Bytes traced = activations_of_a_layer(gpt(size.h, 2, size.a, 2048), recipe);
+      EXPECT_EQ(traced - statistics(recipe), table_2(technique.name, 2048, size.b, size.h, size.a, technique.tp))
+          << technique.name << " h " << size.h;
+    }
+  }
+}
+
+// Figures 1 and 7: L layers' worth of it, times 1 + (p - 1) / (p m) with m chunks a stage.
+TEST(Korthikanti, Figures1And7) {
+  const Result<Json> parsed = parse_json(fixture("papers/formulas.json"), {.bytes = 1u << 20});
+  ASSERT_TRUE(parsed.ok());
+  std::size_t rows = 0;
+  for (const Json& row : parsed.value().find("rows")->items()) {
+    const std::string table(*row.find("table")->as_string()), quantity(*row.find("quantity")->as_string());
+    if (!row.find("paper")->as_string()->starts_with("Korthikanti")) continue;
+    if (!quantity.starts_with("activation") || (table != "Fig 1" && table != "Fig 7")) continue;
+    ++rows;
+    SCOPED_TRACE(*row.find("id")->as_string());
+    const Json& in = *row.find("inputs");
+    const auto number = [&](const char* key) { return *in.find(key)->as_unsigned(); };
+    const auto layer = [&](const Technique& technique) {
+      const Recipe recipe = with(technique, megatron(number("micro_batch"), number("s")));
+      return static_cast<double>(activations_of_a_layer(gpt(number("h"), 2, number("a"), number("s")), recipe) -
+                                 statistics(recipe));
+    };
+    const double value = *row.find("value")->as_real();
+    const double baseline = layer(kTechniques[1]);
+    if (table == "Fig 7") {
+      const std::string technique(*in.find("technique")->as_string());
+      Technique against = technique == "sequence"    ? kTechniques[2]
+                          : technique == "selective" ? kTechniques[3]
+                          : technique == "full"      ? kTechniques[5]
+                                                     : kTechniques[4];
+      against.tp = 8;
+      EXPECT_NEAR(100 * layer(against) / baseline, *row.find("formula_value")->as_real(), 1e-5);
+      EXPECT_NEAR(100 * layer(against) / baseline, value, 0.15);  // the figure's label
+      continue;
+    }
+    const double p = static_cast<double>(number("p")), m = static_cast<double>(number("interleave"));
+    const double layers = static_cast<double>(number("L")) * (m > 1 ? 1 + (p - 1) / (p * m) : 1);
+    const double bytes = quantity.ends_with("selective") ? layer(kTechniques[4]) : baseline;
+    EXPECT_NEAR(bytes * layers / static_cast<double>(kGiB), value, 1e-6);
+  }
+  EXPECT_EQ(rows, 24u);
+}
+
+// --- weights, gradients, states
+// -------------------------------------------------------------------------------------------------
+
+// 12 L h^2 (1 + 13 / (12 h) + (v + s) / (12 L h)), Narayanan et al. 2021, Table 1: all but the last norm.
+TEST(Narayanan, Table1CountsTheParameters) {
+  const Result<Json> parsed = parse_json(fixture("papers/formulas.json"), {.bytes = 1u << 20});
+  ASSERT_TRUE(parsed.ok());
+  std::size_t rows = 0;
+  for (const Json& row : parsed.value().find("rows")->items()) {
+    if (!row.find("paper")->as_string()->starts_with("Megatron-LM SC21")) continue;
+    ++rows;
+    const Json& in = *row.find("inputs");
+    const auto number = [&](const char* key) { return *in.find(key)->as_unsigned(); };
+    ModelConfig config = gpt(number("h"), number("L"), number("a"), number("s"));
+    config.vocab_size = number("v");
+    const std::uint64_t h = number("h"), layers = number("L");
+    const std::uint64_t formula = layers * (12 * h * h + 13 * h) + (number("v") + number("s")) * h;
+    EXPECT_EQ(parameter_count(config) - 2 * h, formula);
+    const double billions = static_cast<double>(formula) / 1e9;
+    EXPECT_NEAR(billions, *row.find("value")->as_real(), 0.05) << *row.find("id")->as_string();
+  }
+  EXPECT_EQ(rows, 10u);
+}
+
+// 2 + 4 + 4 + 8 bytes a parameter, of which the distributed optimizer cuts twelve; with 16-bit gradients two fewer.
+TEST(Megatron, BytesAParameter) {
+  const ModelConfig config = gpt(128, 2, 4, 64);
+  Recipe recipe = megatron(1, 64);
+  const auto resident = [&] {
+    const Replay r = played(config, recipe);
+    Bytes most = 0;
+    for (const PhasePeak& phase : r.phases)
+      most = std::max(most, phase.end_bytes);
+    return r.phases.back().end_bytes;
+  };
+  const std::uint64_t n = parameter_count(config);
+  EXPECT_EQ(resident(), 18 * n);
+  recipe.zero = 1;
+  recipe.dp = 8;
+  EXPECT_EQ(resident(), 6 * n + 12 * divide_up(n, 8));
+  recipe.precision = Precision::megatron_bf16_bf16grad;
+  EXPECT_EQ(resident(), 4 * n + 12 * divide_up(n, 8));
+}
+
+TEST(Megatron, TensorParallelRanksHoldTheirPartAndTheNorms) {
+  const ModelConfig config = gpt(128, 2, 4, 64);
+  Recipe recipe = megatron(1, 64);
+  const Bytes whole = played(config, recipe).phases.front().end_bytes;
+  recipe.tp = 4;
+  const Bytes part = played(config, recipe).phases.front().end_bytes;
+  const std::uint64_t h = 128, norms_and_biases = 2 * (4 * h + 2 * h) + 2 * h, positions = 64 * h;
+  const std::uint64_t repeated = norms_and_biases + positions;
+  EXPECT_EQ(part, (whole - 10 * repeated) / 4 + 10 * repeated);
+}
+
+// --- the pipeline
+// --------------------------------------------------------------------------------------------------------------
+
+// Stage r keeps p - r micro-batches, so every stage but the first and the last differs from the next by one of them.
+TEST(Megatron, EarlierStagesHoldMoreMicroBatches) {
+  const ModelConfig config = gpt(256, 8, 4, 128);
+  Recipe recipe = megatron(2, 128);
+  recipe.pp = 8;
+  recipe.micro_batches = 16;
+  recipe.attention = Attention::eager;
+  const Bytes layer = activations_of_a_layer(gpt(256, 2, 4, 128), [&] {
+    Recipe one = recipe;
+    one.pp = one.micro_batches = 1;
+    return one;
+  }());
+  for (std::uint64_t stage = 1; stage + 2 < recipe.pp; ++stage) {
+    EXPECT_EQ(played(config, recipe, stage).peak_tensor_bytes - played(config, recipe, stage + 1).peak_tensor_bytes,
+              layer + 4 /* the root */)
+        << stage;
+  }
+  EXPECT_EQ(micro_batches_in_flight(0, 8, 16), 8u);
+  EXPECT_EQ(micro_batches_in_flight(7, 8, 16), 1u);
+  EXPECT_EQ(micro_batches_in_flight(0, 8, 3), 3u);
+}
+
+TEST(Megatron, MoreMicroBatchesThanStagesChangeNothing) {
+  const ModelConfig config = gpt(128, 4, 4, 64);
+  Recipe recipe = megatron(1, 64);
+  recipe.pp = 4;
+  recipe.micro_batches = 8;
+  const Bytes peak = played(config, recipe, 1).peak_tensor_bytes;
+  recipe.micro_batches = 1000000;
+  EXPECT_EQ(played(config, recipe, 1).peak_tensor_bytes, peak);
+}
+
+TEST(Megatron, TheStageThatNeedsMostIsTold) {
+  const ModelConfig config = gpt(256, 8, 4, 128);
+  Recipe recipe = megatron(2, 128);
+  recipe.pp = 4;
+  recipe.micro_batches = 8;
+  const Result<Prediction> p = predict_run(config, recipe);
+  ASSERT_TRUE(p.ok()) << p.problem().expected;
+  ASSERT_EQ(p.value().stages.size(), 4u);
+  for (const StagePeak& stage : p.value().stages)
+    EXPECT_LE(stage.allocated_bytes, p.value().stages[p.value().stage].allocated_bytes);
+  EXPECT_EQ(p.value().replay.peak_allocated_bytes, p.value().stages[p.value().stage].allocated_bytes);
+  EXPECT_EQ(p.value().trainable, parameter_count(config));
+}
+
+// --- measured
+// ------------------------------------------------------------------------------------------------------------------
+
+// Golden values of Megatron-LM's tests: the last rank's torch.cuda.memory_stats on DGX H100.
+TEST(Megatron, GoldenPeaks) {
+  const Result<Json> parsed = parse_json(fixture("megatron_golden.json"), {.bytes = 1u << 20});
+  ASSERT_TRUE(parsed.ok());
+  for (const Json& row : parsed.value().find("rows")->items()) {
+    const std::string id(*row.find("id")->as_string());
+    SCOPED_TRACE(id);
+    const Json& m = *row.find("model");
+    const auto number = [&](const char* key) { return *m.find(key)->as_unsigned(); };
+    ModelConfig config = gpt(number("hidden"), number("layers"), number("heads"), number("positions"));
+    config.num_key_value_heads = number("kv_heads");
+    config.vocab_size = number("vocab");
+    config.tie_word_embeddings = *m.find("tied")->as_bool();
+    if (*m.find("rope")->as_bool()) config.style.position = Position::rotary;
+    const Result<Recipe> recipe = recipe_from(*row.find("recipe"));
+    ASSERT_TRUE(recipe.ok()) << recipe.problem().where;
+    // CUBLAS_WORKSPACE_CONFIG=:4096:8, as determinism wants it, on every card.
+    const bool hopper = row.find("gpu")->as_string()->starts_with("H100");
+    const Result<Trace> trace = trace_megatron(config, recipe.value(), recipe.value().pp - 1,
+                                               {.steps = 2,
+                                                .cublas_workspace_bytes = 32 * kMiB,
+                                                .te_workspace_bytes = hopper ? 32 * kMiB : 4 * kMiB,
+                                                .gradient_accumulation_fusion = false});
+    ASSERT_TRUE(trace.ok());
+    const Replay r = replay(trace.value(), {});
+    Bytes first = 0;
+    for (const PhasePeak& phase : r.phases) {
+      if (trace.value().phases[phase.phase].starts_with("step2")) break;
+      first = std::max(first, phase.allocated_peak_bytes);
+    }
+    const double bar = *row.find("bar")->as_real();
+    const auto near = [&](Bytes predicted, double measured, const char* what) {
+      EXPECT_NEAR(static_cast<double>(predicted) / measured, 1, bar) << what;
+    };
+    near(r.peak_allocated_bytes, *row.find("peak_bytes")->as_real(), "peak");
+    near(first, *row.find("first_step_peak_gib")->as_real() * static_cast<double>(kGiB), "peak of the first step");
+    // Tensors of a pipeline that wait for Python's garbage collector are not modelled: some ten MB.
+    if (recipe.value().pp != 1) continue;
+    near(r.samples.back().allocated, *row.find("after_step_gib")->as_real() * static_cast<double>(kGiB),
+         "after a step");
+  }
+}
+
+}  // namespace
+}  // namespace ledger
