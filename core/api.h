@@ -27,6 +27,10 @@ std::string explain_oom(std::string_view request);
 // the smallest card) -> {"advice": {...}}. Runs the recipe some tens of times: pages ask in a worker.
 std::string advise(std::string_view request);
 
+// request: {"about": "formats" | "number" | "update" | "scaling" | "tensor" | "ledger" | "cut", ...} -> {"lesson":
+// {...}}: the figures of the course (docs/course.md). The page has it in a WebAssembly module of its own.
+std::string lesson(std::string_view request);
+
 const char* version();
 
 }  // namespace ledger

@@ -1,5 +1,7 @@
 // core/base/real_text.h by the browser's numbers, and what nlohmann's reader calls of the C library. JavaScript rounds
-// decimals correctly both ways, as the C library does, so that reports stay the same bytes.
+// decimals correctly both ways, as the C library does, so that reports stay the same bytes; but halfway between two
+// decimals (2^-24 to 16 digits) it takes the larger, the C library the even one. A tie is seen by its digits: a 5, and
+// zeros after it.
 #include "core/base/real_text.h"
 
 #include <emscripten.h>
@@ -10,7 +12,11 @@
 // clang-format off
 EM_JS(double, ledger_read_digits, (const char* text), { return Number(UTF8ToString(text)) })
 EM_JS(void, ledger_write_digits, (char* text, int size, int precision, double number), {
-  stringToUTF8(number.toExponential(precision), text, size)
+  const more = number.toExponential(Math.min(precision + 60, 100)).split("e");
+  const kept = more[0].slice(0, precision + (number < 0 ? 3 : 2));
+  const tie = /^50*$/.test(more[0].slice(kept.length));
+  const even = "02468".includes(kept[kept.length - 1]);
+  stringToUTF8(tie && even ? kept + "e" + more[1] : number.toExponential(precision), text, size)
 })
 // clang-format on
 

@@ -78,11 +78,6 @@ void run_step(Tape& tape, const Sizes& n, const std::string& step, Tensor& state
   tape.begin_phase(step + "zero_grad");
 }
 
-// A frozen base in bf16, or in 4 bits with its constants: the chapter's 0.55 bytes a parameter.
-Bytes frozen_bytes(const Recipe& recipe, std::uint64_t parameters) {
-  return recipe.method == Method::qlora ? times(parameters, 55) / 100 : times(parameters, 2);
-}
-
 // Keys and values of `tokens` in bf16.
 Bytes cached_bytes(const ModelConfig& c, const Recipe& recipe, std::uint64_t tokens) {
   const std::uint64_t kv_dim = times(c.num_key_value_heads, c.head_dim);
@@ -127,6 +122,11 @@ std::uint64_t course_adapter_parameters(const ModelConfig& c, const Recipe& reci
   return times(times(c.num_hidden_layers, recipe.rank), plus(attention, mlp));
 }
 
+Bytes course_frozen_bytes(const Recipe& recipe, std::uint64_t parameters) {
+  if (recipe.method == Method::full) return 0;
+  return recipe.method == Method::qlora ? times(parameters, 55) / 100 : times(parameters, 2);
+}
+
 CourseBytes course_bytes(const Recipe& recipe) {
   CourseBytes bytes;
   for (const PrecisionRow& row : kPrecisions) {
@@ -134,7 +134,7 @@ CourseBytes course_bytes(const Recipe& recipe) {
     const OptimizerRow* optimizer = find(recipe.optimizer);
     const std::uint64_t moments = optimizer == nullptr ? 0 : optimizer->moments;
     const std::uint64_t each = optimizer != nullptr && optimizer->quantised ? 1 : row.moment;
-    bytes = {row.weights, row.gradients, row.master_weights, moments * each, row.transient_copy};
+    bytes = {row.weights, row.gradients, row.master_weights, moments * each, moments, row.transient_copy};
   }
   return bytes;
 }
@@ -170,7 +170,7 @@ Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std:
   const Sizes n{.weights = cut_from(3, recipe, trained),
                 .gradients = cut_from(2, recipe, trained),
                 .states = cut_from(1, recipe, trained),
-                .base = full ? 0 : cut_from(3, recipe, frozen_bytes(recipe, all)),
+                .base = cut_from(3, recipe, course_frozen_bytes(recipe, all)),
                 .activations = course_activations(config, recipe),
                 .per_parameter = course_bytes(recipe)};
   Tape tape;

@@ -20,6 +20,7 @@ struct CourseBytes {
   std::uint64_t gradients = 0;
   std::uint64_t master_weights = 0;
   std::uint64_t optimizer_states = 0;
+  std::uint64_t moments = 0;         // how many tensors the states are
   std::uint64_t transient_copy = 0;  // of each weight, during the forward pass only
 
   std::uint64_t resident() const { return weights + gradients + master_weights + optimizer_states; }
@@ -29,6 +30,9 @@ CourseBytes course_bytes(const Recipe& recipe);
 
 // Trainable parameters of LoRA on every linear layer of the decoder.
 std::uint64_t course_adapter_parameters(const ModelConfig& config, const Recipe& recipe);
+
+// The frozen base of LoRA and QLoRA, none when everything is trained: 2 bytes a parameter, or 0.55 in 4 bits.
+Bytes course_frozen_bytes(const Recipe& recipe, std::uint64_t parameters);
 
 // Layer inputs or the rough full activations, in bytes. Linear in b, s, L and h; independent of the parameter count.
 Bytes course_activations(const ModelConfig& config, const Recipe& recipe);

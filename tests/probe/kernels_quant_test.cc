@@ -11,7 +11,6 @@ namespace ledger::one_op {
 namespace {
 
 using host::dynamic_map;
-using host::kNf4;
 
 // tests/fixtures/golden/nf4.json: (u - 0.5) * 4 with u from the formula under the name "nf4".
 TEST(Nf4, CodesScalesAndValuesAreThoseOfBitsandbytes) {

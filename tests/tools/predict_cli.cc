@@ -1,6 +1,6 @@
 // predict_cli.cc - the core's door on stdin and stdout: one request a line, one answer a line. A line is the function's
 // name, a space and its request: `predict {"config": ...}`, `advise {...}`, `compare {...}`, `explain {...}`,
-// `catalogue`, `version`.
+// `lesson {...}`, `catalogue`, `version`.
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -18,6 +18,8 @@ bool answer(std::string_view function, std::string_view request, std::string& ou
     out = ledger::compare(request);
   } else if (function == "explain") {
     out = ledger::explain_oom(request);
+  } else if (function == "lesson") {
+    out = ledger::lesson(request);
   } else if (function == "catalogue") {
     out = ledger::catalogue();
   } else if (function == "version") {
