@@ -20,79 +20,107 @@ const HUB = 'https://huggingface.co'; // asked only when the reader names a mode
 const wasmDir = resolve(flags.wasm ?? join(here, '../build/wasm'));
 const out = resolve(flags.out ?? join(here, '../build/site'));
 
-for (const name of ['ledger.js', 'ledger.wasm', 'oom.js', 'oom.wasm']) {
+const MODULES = ['ledger', 'oom', 'lesson'];
+for (const name of MODULES.flatMap((module) => [`${module}.js`, `${module}.wasm`])) {
   if (!existsSync(join(wasmDir, name))) fail(`${name} is not in ${wasmDir}. Build the WASM module first, or name its folder with --wasm DIR.`);
 }
 
-// css`...` without values in it is minified like any style sheet.
-const minifyStyles = {
+// css`...` without values in it is minified like any style sheet. In embeds, lengths do not follow the host page's font size,
+// which is made for other text: 1rem is --ledger-rem there, 16 px unless the host says otherwise.
+const minifyStyles = (embedded = false) => ({
   name: 'minify-styles',
   setup({ onLoad }) {
-    onLoad({ filter: /src[\\/](components|styles)[\\/].*\.ts$/ }, async ({ path }) => {
+    onLoad({ filter: /src[\\/](components|course|embed|styles)[\\/].*\.ts$/ }, async ({ path }) => {
       const source = await readFile(path, 'utf8');
       const sheets = [...source.matchAll(/css`([^`$\\]*)`/g)];
-      const small = await Promise.all(sheets.map(([, text]) => transform(text, { loader: 'css', minify: true, charset: 'utf8' })));
+      const small = await Promise.all(sheets.map(([, text]) => transform(embedded ? hostLengths(text) : text, { loader: 'css', minify: true, charset: 'utf8' })));
       return { contents: source.replace(/css`([^`$\\]*)`/g, () => `css\`${small.shift().code.trim()}\``), loader: 'ts' };
     });
   },
-};
+});
 
+// Queries take no variables; 1rem is the browser's own font size there.
+function hostLengths(css) {
+  return css.split(/(@media[^{]*)/).map((part) => (part.startsWith('@media') ? part : part.replace(/(-?\d*\.?\d+)rem\b/g, 'calc($1*var(--ledger-rem,16px))'))).join('');
+}
+
+const UNUSED = { 'd3-interpolate': join(here, 'src/format/d3_unused.ts'), 'd3-format': join(here, 'src/format/d3_unused.ts') };
+const COMMON = { bundle: true, minify: true, target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning', alias: UNUSED };
+const MODULE = { ...COMMON, splitting: true, chunkNames: 'parts/[name]-[hash]', outdir: out, format: 'esm', plugins: [minifyStyles(), checkpoints], define: { __SINGLE__: 'false' } };
+
+// Entries of one call share their parts; what a reader may never open is a call of its own, so that the page's first load
+// is cut by nobody else's needs.
 async function bundle() {
-  const unused = join(here, 'src/format/d3_unused.ts');
   for (const folder of ['parts', 'texts']) await rm(join(out, folder), { recursive: true, force: true }); // names carry hashes
-  const { metafile, outputFiles } = await build({
-    entryPoints: { page: join(here, 'src/page.ts'), worker: join(here, 'src/worker.ts') }, splitting: true, chunkNames: 'parts/[name]-[hash]',
-    outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning',
-    alias: { 'd3-interpolate': unused, 'd3-format': unused }, plugins: [minifyStyles, checkpoints], metafile: true, write: false, define: { __SINGLE__: 'false' },
-  });
   await mkdir(join(out, 'parts'), { recursive: true });
-  for (const { path, text } of outputFiles) await writeFile(path, withoutIndents(text));
-  // What an error needs, loaded with the first one: a bundle of its own, so that the page's first load shares nothing with it.
-  await build({
-    entryPoints: { oom_view: join(here, 'src/components/oom_view.ts') }, splitting: true, chunkNames: 'parts/[name]-[hash]',
-    outdir: out, bundle: true, minify: true, format: 'esm', target: 'es2022', charset: 'utf8', legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles, checkpoints], define: { __SINGLE__: 'false' },
-  });
-  const shared = importsOf(metafile, 'page.js');
-  await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), minify: true, charset: 'utf8', logLevel: 'warning' });
-  const preloads = shared.map((name) => `<link rel="modulepreload" href="${name}" />`).join('\n    ');
-  const html = await readFile(join(here, 'src/index.html'), 'utf8');
-  await writeFile(join(out, 'index.html'), html.replace('<!-- shared parts -->', preloads));
+  await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), bundle: true, minify: true, charset: 'utf8', logLevel: 'warning' });
+  const shared = await bundleOf({ page: 'src/page.ts', worker: 'src/worker.ts' }, 'page.js');
+  await bundleOf({ oom_view: 'src/components/oom_view.ts' }, 'oom_view.js');
+  await writePage('index.html', 'index.html', shared);
+  await mkdir(join(out, 'course'), { recursive: true });
+  await writePage('course.html', 'course/index.html', (await bundleOf({ course: 'src/course.ts' }, 'course.js')).map((name) => `../${name}`));
+  await bundleEmbeds();
   return shared;
+}
+
+// <memory-ledger> for other pages, the page that stands in a frame, and the script that gives frames their height.
+async function bundleEmbeds() {
+  const small = { ...COMMON, bundle: false, alias: undefined };
+  await build({ entryPoints: [join(here, 'src/styles/frame.css')], outfile: join(out, 'frame.css'), bundle: true, minify: true, charset: 'utf8', logLevel: 'warning' });
+  await build({ ...small, entryPoints: [join(here, 'src/host.js')], outfile: join(out, 'host.js') });
+  const shared = await bundleOf({ frame: 'src/frame.ts', embed: 'src/embed.ts' }, 'frame.js', { plugins: [minifyStyles(true), checkpoints], loader: { '.css': 'text' } });
+  await mkdir(join(out, 'embed'), { recursive: true });
+  await writePage('frame.html', 'embed/index.html', shared.map((name) => `../${name}`));
+}
+
+// Writes the bundle; answers with the files that `first` imports at once.
+async function bundleOf(entries, first, more = {}) {
+  const entryPoints = Object.fromEntries(Object.entries(entries).map(([name, path]) => [name, join(here, path)]));
+  const { metafile, outputFiles } = await build({ ...MODULE, ...more, entryPoints, metafile: true, write: false });
+  for (const { path, text } of outputFiles) await writeFile(path, withoutIndents(text));
+  return importsOf(metafile, first);
+}
+
+async function writePage(source, name, shared) {
+  const preloads = shared.map((path) => `<link rel="modulepreload" href="${path}" />`).join('\n    ');
+  const html = await readFile(join(here, 'src', source), 'utf8');
+  await writeFile(join(out, name), html.replace('<!-- shared parts -->', preloads));
 }
 
 // The page as one file that opens by a double click: the script is a classic one, the policy names it and the style by
 // their hashes.
-async function writeSingle() {
-  const unused = join(here, 'src/format/d3_unused.ts');
+async function writeSingle(entry, source, name, connect) {
+  const file = (module, kind) => join(wasmDir, `${module}.${kind}`);
+  const inside = Object.fromEntries(['ledger', 'lesson'].flatMap((module) => [[`${module}-glue`, file(module, 'js')], [`${module}-wasm`, file(module, 'wasm')]]));
   const { outputFiles: [script] } = await build({
-    entryPoints: [join(here, 'src/page.ts')], bundle: true, write: false, minify: true, format: 'iife', target: 'es2022', charset: 'utf8',
-    legalComments: 'none', logLevel: 'warning', plugins: [minifyStyles, checkpoints, singleModule],
-    alias: { 'd3-interpolate': unused, 'd3-format': unused, 'ledger-glue': join(wasmDir, 'ledger.js'), 'ledger-wasm': join(wasmDir, 'ledger.wasm') },
-    loader: { '.wasm': 'binary' }, define: { __SINGLE__: 'true', 'import.meta.url': 'location.href' },
+    ...COMMON, entryPoints: [join(here, entry)], write: false, format: 'iife', plugins: [minifyStyles(), checkpoints, singleModule],
+    alias: { ...UNUSED, ...inside }, loader: { '.wasm': 'binary' }, define: { __SINGLE__: 'true', 'import.meta.url': 'location.href' },
   });
   const code = withoutIndents(script.text).replaceAll('</script', '<\\/script');
   const style = await readFile(join(out, 'page.css'), 'utf8');
   const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
-  const policy = `default-src 'none'; script-src ${hash(code)} 'wasm-unsafe-eval'; style-src ${hash(style)}; img-src data:; connect-src ${HUB}; base-uri 'none'; form-action 'none'`;
-  const html = (await readFile(join(here, 'src/index.html'), 'utf8'))
+  const policy = `default-src 'none'; script-src ${hash(code)} 'wasm-unsafe-eval'; style-src ${hash(style)}; img-src data:; connect-src ${connect}; base-uri 'none'; form-action 'none'`;
+  const html = (await readFile(join(here, 'src', source), 'utf8'))
     .replace(/content="default-src[^"]*"/, () => `content="${policy}"`)
     .replace(/ *<link rel="(modulepreload|preload)"[^>]*>\n/g, '').replace(/ *<!-- shared parts -->\n/, '')
     .replace(/<link rel="stylesheet"[^>]*>/, () => `<style>${style}</style>`)
     .replace(/ *<script type="module"[^>]*><\/script>\n/, '')
     .replace('</body>', () => `  <script>${code}</script>\n  </body>`);
-  await writeFile(join(out, 'memory-ledger.html'), html);
+  await writeFile(join(out, name), html);
 }
 
+// A file that loads a module from beside the page stands in for the one that has it inside.
 const singleModule = {
   name: 'single-module',
   setup({ onResolve }) {
     onResolve({ filter: /\/module\.js$/ }, () => ({ path: join(here, 'src/core/module_single.ts') }));
+    onResolve({ filter: /\/lesson_module\.js$/ }, () => ({ path: join(here, 'src/course/lesson_module_single.ts') }));
   },
 };
 
 // Everything that a visit may ask for, but for measurements, which are looked for anew each time.
 async function writeServiceWorker() {
-  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'ledger.js', 'ledger.wasm', 'oom_view.js', 'oom.js', 'oom.wasm', ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
+  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'oom_view.js', 'course/index.html', 'course.js', ...MODULES.flatMap((module) => [`${module}.js`, `${module}.wasm`]), ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
   const contents = await Promise.all(names.map((name) => readFile(join(out, name))));
   const version = createHash('sha256').update(Buffer.concat(contents)).digest('hex').slice(0, 12);
   const source = await readFile(join(here, 'src/sw.js'), 'utf8');
@@ -112,7 +140,7 @@ function importsOf({ outputs }, entry) {
 }
 
 async function writeGlue() {
-  for (const module of ['ledger', 'oom']) {
+  for (const module of MODULES) {
     const glue = await transform(await readFile(join(wasmDir, `${module}.js`), 'utf8'), { minify: true, format: 'esm' });
     await writeFile(join(out, `${module}.js`), glue.code);
     if (wasmDir !== out) await copyFile(join(wasmDir, `${module}.wasm`), join(out, `${module}.wasm`));
@@ -156,7 +184,8 @@ await mkdir(out, { recursive: true });
 const shared = await bundle();
 await writeGlue();
 await writePresets();
-await writeSingle();
+await writeSingle('src/page.ts', 'index.html', 'memory-ledger.html', HUB);
+await writeSingle('src/course.ts', 'course.html', 'memory-ledger-course.html', "'none'");
 await writeServiceWorker();
 await writeMeasured();
 if (!flags.quiet) await report(shared);

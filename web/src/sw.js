@@ -20,6 +20,8 @@ self.addEventListener('fetch', (event) => {
   if (event.request.method !== 'GET') return;
   const url = new URL(event.request.url);
   if (url.origin !== location.origin) return;
-  const file = url.href.split(/[?#]/)[0] === self.registration.scope ? new URL('index.html', url).href : event.request;
+  const page = url.href.split(/[?#]/)[0];
+  const folder = page.startsWith(self.registration.scope) && page.endsWith('/');
+  const file = folder ? new URL('index.html', page).href : event.request;
   event.respondWith(caches.open(CACHE).then((cache) => cache.match(file, { ignoreSearch: true })).then((found) => found ?? fetch(event.request)));
 });

@@ -5,8 +5,8 @@ import { load, WEB } from './load.mjs';
 
 const { I18n, browserLang } = await load('i18n/i18n.ts');
 const TEXTS = {
-  en: { ...(await load('i18n/en.ts')).en, ...(await load('i18n/below_en.ts')).belowEn, ...(await load('i18n/problems_en.ts')).problemsEn },
-  zh: { ...(await load('i18n/zh.ts')).zh, ...(await load('i18n/below_zh.ts')).belowZh, ...(await load('i18n/problems_zh.ts')).problemsZh },
+  en: { ...(await load('i18n/en.ts')).en, ...(await load('i18n/below_en.ts')).belowEn, ...(await load('i18n/course_en.ts')).courseEn, ...(await load('i18n/problems_en.ts')).problemsEn },
+  zh: { ...(await load('i18n/zh.ts')).zh, ...(await load('i18n/below_zh.ts')).belowZh, ...(await load('i18n/course_zh.ts')).courseZh, ...(await load('i18n/problems_zh.ts')).problemsZh },
 };
 const { problemText } = await load('i18n/problem_text.ts');
 const types = await load('core/types.ts');

@@ -186,7 +186,7 @@ export class MemoryLedger extends LitElement {
       ${this.failure ? html`<main class="failure" id="answer" tabindex="-1"><div role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></div></main>`
         : this.session ? this.body(this.session, i18n)
         : html`<main class="loading" id="answer" tabindex="-1" aria-busy="true"><p>${i18n.t('page.loading')}</p></main>`}
-      <footer><p>${i18n.t('page.private')}</p><p>${i18n.t('units.hint')}</p>
+      <footer><p><a href=${`${SINGLE ? 'memory-ledger-course.html' : 'course/'}#lang=${i18n.lang}`}>${i18n.t('page.course')}</a></p><p>${i18n.t('page.private')}</p><p>${i18n.t('units.hint')}</p>
         <p>${this.session ? i18n.t('page.version', { version: this.session.core.catalogue.version }) : nothing}</p></footer>
       ${this.drop.over ? html`<div class="drop" aria-hidden="true">${i18n.t('box.drop')}</div>` : nothing}
       ${this.mini()}

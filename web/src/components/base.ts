@@ -9,6 +9,7 @@ import type { Scenario } from '../state/scenarios.js';
 
 export class LedgerElement extends LitElement {
   @property({ attribute: false }) i18n!: I18n;
+  @property({ attribute: false }) fixed = false; // in an embed: shows, and asks for no change
 
   protected ask(change: Change): void {
     this.dispatchEvent(new CustomEvent<Change>('change-request', { detail: change, bubbles: true, composed: true }));

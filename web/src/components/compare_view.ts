@@ -41,13 +41,18 @@ export class CompareView extends LedgerElement {
     const { i18n, request } = this;
     const full = request.pins.length >= MOST_PINS;
     return html`<h2>${i18n.t('compare.heading')}</h2>
-      <p class="soft">${i18n.t('compare.intro')}</p>
+      ${this.fixed ? nothing : this.tools(full)}
+      ${request.pins.length > 0 ? html`<div class="scroll" tabindex="0" role="region" aria-label=${i18n.t('compare.heading')}>${this.table(this.columns())}</div>` : nothing}`;
+  }
+
+  private tools(full: boolean): TemplateResult {
+    const { i18n, request } = this;
+    return html`<p class="soft">${i18n.t('compare.intro')}</p>
       <div class="tools">
         <button ?disabled=${full} @click=${() => this.ask({ kind: 'pin' })}>${i18n.t(full ? 'compare.full' : 'compare.pin')}</button>
         <button @click=${() => this.ask({ kind: 'pin_course' })}>${i18n.t('compare.course')}</button>
         ${request.pins.length > 0 ? html`<button @click=${() => this.ask({ kind: 'unpin', at: undefined })}>${i18n.t('compare.clear')}</button>` : nothing}
-      </div>
-      ${request.pins.length > 0 ? html`<div class="scroll" tabindex="0" role="region" aria-label=${i18n.t('compare.heading')}>${this.table(this.columns())}</div>` : nothing}`;
+      </div>`;
   }
 
   private columns(): Column[] {
@@ -83,7 +88,7 @@ export class CompareView extends LedgerElement {
 
   private heading({ title, at }: Column): TemplateResult {
     const { i18n } = this;
-    if (at === undefined) return html`<th scope="col" class="right now">${title}</th>`;
+    if (at === undefined || this.fixed) return html`<th scope="col" class="right ${at === undefined ? 'now' : ''}">${title}</th>`;
     return html`<th scope="col" class="right">${title}<span class="pair">
       <button class="small" aria-label=${i18n.t('compare.open.this', { name: title })} @click=${() => this.ask({ kind: 'open_pin', at })}>${i18n.t('compare.open')}</button>
       <button class="small" aria-label=${i18n.t('compare.remove', { name: title })} @click=${() => this.ask({ kind: 'unpin', at })}>✕</button></span></th>`;

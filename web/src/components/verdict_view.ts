@@ -61,6 +61,7 @@ export class VerdictView extends LedgerElement {
     const marked = Object.fromEntries(Object.keys(values).map((key) => [key, `\0${key}\0`]));
     return this.i18n.t(runKey(this.report), marked).split('\0').map((part, i) => {
       if (i % 2 === 0) return html`${part}`;
+      if (this.fixed) return html`${values[part]}`;
       const label = this.i18n.t('verdict.edit', { key: part === 'model' ? this.i18n.t('model.label') : this.i18n.key(part), value: values[part] ?? '' });
       return html`<button aria-label=${label} @click=${() => this.ask({ kind: 'edit', key: part })}>${values[part]}</button>`;
     });

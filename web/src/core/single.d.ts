@@ -11,3 +11,16 @@ declare module 'checkpoints' {
   const rows: readonly Preset[];
   export default rows;
 }
+declare module 'lesson-glue' {
+  import type { LessonFactory } from '../course/lesson_module.js';
+  const createLesson: LessonFactory;
+  export default createLesson;
+}
+declare module 'lesson-wasm' {
+  const bytes: Uint8Array;
+  export default bytes;
+}
+declare module '*.css' {
+  const text: string;
+  export default text;
+}

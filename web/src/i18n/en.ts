@@ -7,6 +7,7 @@ export const en = {
   'page.skip': 'Skip to the answer',
   'page.private': 'Computed in your browser. Nothing is sent anywhere.',
   'page.version': 'Memory Ledger {version}',
+  'page.course': 'The course: where the memory goes',
   'page.loading': 'Loading the predictor …',
 
   'lang.label': 'Language',

@@ -4,10 +4,11 @@ import type { Category } from '../core/types.js';
 import { Format } from '../format/format.js';
 import type { Lang, Units } from '../state/request.js';
 import type { belowEn } from './below_en.js';
+import type { courseEn } from './course_en.js';
 import type { en } from './en.js';
 import type { problemsEn } from './problems_en.js';
 
-export type Key = keyof typeof en | keyof typeof belowEn | keyof typeof problemsEn;
+export type Key = keyof typeof en | keyof typeof belowEn | keyof typeof courseEn | keyof typeof problemsEn;
 export type Texts = Readonly<Record<keyof typeof en, string>>;
 export type Values = Readonly<Record<string, string | number>>;
 

@@ -9,6 +9,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'page.skip': '跳到结论',
   'page.private': '全部在你的浏览器中计算，不发送任何数据。',
   'page.version': 'Memory Ledger {version}',
+  'page.course': '课程：显存去了哪里',
   'page.loading': '正在加载预测程序……',
 
   'lang.label': '语言',

@@ -1,0 +1,3 @@
+// course.ts - the course page's entry: registers <ml-course>, which stands in course/index.html.
+
+import './course/course_app.js';

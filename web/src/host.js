@@ -1,0 +1,15 @@
+// host.js - beside an <iframe data-memory-ledger>: makes it as high as its content. Listens to those frames alone.
+(() => {
+  const frames = () => [...document.querySelectorAll('iframe[data-memory-ledger]')];
+  window.addEventListener('message', ({ source, data }) => {
+    if (!data || data.memoryLedger !== 1) return;
+    const frame = frames().find((each) => each.contentWindow === source);
+    if (!frame) return;
+    if (data.type === 'height' && data.px > 0 && data.px < 20000) frame.style.height = `${data.px}px`;
+    if (data.type === 'change') frame.dispatchEvent(new CustomEvent('memory-ledger-change', { detail: data, bubbles: true }));
+  });
+  const greet = () => frames().forEach((frame) => frame.contentWindow?.postMessage({ memoryLedger: 1, type: 'hello' }, '*'));
+  document.addEventListener('DOMContentLoaded', greet);
+  window.addEventListener('load', greet);
+  greet();
+})();
