@@ -6,6 +6,7 @@
 
 #include "core/base/nearest.h"
 #include "core/config/memory_size.h"
+#include "probe/manual.h"
 
 namespace ledger {
 namespace {
@@ -83,6 +84,40 @@ void add_own_flags(CLI::App& app, Flags& flags) {
   app.add_flag("--list-models", flags.list_models, "print the checkpoints that --model knows by name");
   app.add_flag("--quiet", flags.quiet, "no progress, no table");
   app.add_flag("--version", flags.version, "print the version");
+  app.add_option("--generate", flags.generate, "print the man page or a shell's completion")
+      ->type_name("man|bash|zsh|fish");
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t to = std::min(text.find('|', from), text.size());
+    words.push_back(text.substr(from, to - from));
+    from = to + 1;
+  }
+  return words;
+}
+
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  for (const RecipeKey& key : recipe_keys()) {
+    if (option.get_name() != flag_of(key.name)) continue;
+    if (key.kind == RecipeKey::Kind::flag) return {"true", "false"};
+    return {key.choices.begin(), key.choices.end()};
+  }
+  const std::string type = option.get_type_name();
+  return type.find('|') == std::string::npos ? std::vector<std::string>() : split(type);
+}
+
+std::vector<FlagRow> rows_of(const CLI::App& app) {
+  std::vector<FlagRow> rows;
+  for (const CLI::Option* option : app.get_options()) {
+    const bool recipe = option->get_group() == "Recipe";
+    const bool takes_value = option->get_expected_max() > 0 && option->get_items_expected_max() > 0;
+    std::string type = takes_value ? option->get_type_name() : "";
+    rows.push_back({"--" + option->get_lnames().front(), type.substr(0, type.find(':')), option->get_description(),
+                    recipe ? "Recipe" : "", choices_of(*option), takes_value});
+  }
+  return rows;
 }
 
 // "--seqq" is named with the flag most like it; a word behind it is its value, which says nothing.
@@ -125,6 +160,12 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "probe: %s. See probe --help.\n", error.what());
     parsed.exit_code = kUsage;
+  }
+  if (!parsed.exit_code && !parsed.flags.generate.empty()) {
+    const std::string text = manual(parsed.flags.generate, rows_of(app));
+    std::fputs(text.empty() ? "probe: --generate takes man|bash|zsh|fish.\n" : text.c_str(),
+               text.empty() ? stderr : stdout);
+    parsed.exit_code = text.empty() ? kUsage : 0;
   }
   if (!parsed.exit_code && !app.remaining().empty()) parsed.exit_code = complain(app, app.remaining());
   return parsed;

@@ -17,6 +17,7 @@ struct Flags {
   std::string json;                                       // where the result goes, "-" for stdout, or empty
   Recipe flags;                                           // filled in over the recipe file by resolve()
   std::vector<std::pair<std::string, std::string>> keys;  // recipe keys given as flags, in order
+  std::string generate;                                   // "man" or a shell, or empty
   std::string explain_oom;                                // path of an error text, "-", or empty
   Device device = Device::automatic;
   bool dry_run = false;

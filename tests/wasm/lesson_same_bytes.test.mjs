@@ -7,7 +7,7 @@ import { test } from 'node:test';
 const build = new URL('../../build/', import.meta.url);
 const { default: createLesson } = await import(new URL('wasm/lesson.js', build));
 const lesson = await createLesson({ wasmBinary: readFileSync(new URL('wasm/lesson.wasm', build)) });
-const config = JSON.parse(readFileSync(new URL('../../web/presets/llama-3-8b.json', import.meta.url), 'utf8')).config;
+const config = JSON.parse(readFileSync(new URL('../fixtures/configs/llama-3.1-8b.json', import.meta.url), 'utf8'));
 
 const FORMATS = ['fp32', 'tf32', 'bf16', 'fp16', 'fp8_e4m3', 'fp8_e5m2', 'nf4'];
 const VALUES = [0, -0, 1, 1.00001, -0.1, 1e-8, 5.9e-8, 65519.99, 65520, 464, 464.01, 1e39, 1e-46, 3.4028235677973366e38, 0.0078125];

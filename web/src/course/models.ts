@@ -1,13 +1,14 @@
 // models.ts - the models that the figures compute with; config.json keys that sizes depend on.
 
-import llama3 from '../../presets/llama-3-8b.json';
-import plain from '../../presets/course-8x-linear-2048.json';
+import { findPreset } from '../state/presets.js';
 
-export const LLAMA_3_8B: { readonly num_hidden_layers: number; readonly hidden_size: number; readonly intermediate_size: number } & object = llama3.config;
-export const PLAIN_STACK: object = plain.config;
+interface Decoder { readonly num_hidden_layers: number; readonly hidden_size: number; readonly intermediate_size: number }
+
+export const LLAMA_3_8B = findPreset('llama-3-8b')?.config as Decoder;
+export const PLAIN_STACK = findPreset('course-8x-linear-2048')?.config as object;
 
 // Two layers and a short vocabulary of the same widths: what one layer does stands out at the peak.
-export const TWO_LAYERS: object = { ...llama3.config, num_hidden_layers: 2, vocab_size: 512 };
+export const TWO_LAYERS: object = { ...LLAMA_3_8B, num_hidden_layers: 2, vocab_size: 512 };
 
 // Source: config.json of mistralai/Mixtral-8x7B-v0.1 on the Hugging Face hub.
 export const MIXTRAL: object = {

@@ -1,0 +1,25 @@
+// manual.h - the man page and the shells' completions, written from the table of flags: `probe --generate man`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ledger {
+
+// One flag, as the command line knows it.
+struct FlagRow {
+  std::string name;  // "--seq"
+  std::string type;  // "FILE", "host|cuda", or empty
+  std::string help;
+  std::string group;                 // "Recipe" for recipe keys, or empty
+  std::vector<std::string> choices;  // what may follow it; empty: anything
+  bool takes_value = true;
+};
+
+inline constexpr const char* kManuals[] = {"man", "bash", "zsh", "fish"};
+
+// One of kManuals; empty for no such kind.
+std::string manual(const std::string& kind, std::span<const FlagRow> flags);
+
+}  // namespace ledger
