@@ -85,7 +85,7 @@ void add_own_flags(CLI::App& app, Flags& flags) {
   app.add_flag("--quiet", flags.quiet, "no progress, no table");
   app.add_flag("--version", flags.version, "print the version");
   app.add_option("--generate", flags.generate, "print the man page or a shell's completion")
-      ->type_name("man|bash|zsh|fish");
+      ->type_name("man|markdown|bash|zsh|fish");
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -163,7 +163,7 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
   }
   if (!parsed.exit_code && !parsed.flags.generate.empty()) {
     const std::string text = manual(parsed.flags.generate, rows_of(app));
-    std::fputs(text.empty() ? "probe: --generate takes man|bash|zsh|fish.\n" : text.c_str(),
+    std::fputs(text.empty() ? "probe: --generate takes man|markdown|bash|zsh|fish.\n" : text.c_str(),
                text.empty() ? stderr : stdout);
     parsed.exit_code = text.empty() ? kUsage : 0;
   }

@@ -1,4 +1,5 @@
-// manual.h - the man page and the shells' completions, written from the table of flags: `probe --generate man`.
+// manual.h - the man page, docs/cli.md and the shells' completions, written from the table of flags: `probe --generate
+// man`.
 #pragma once
 
 #include <span>
@@ -17,7 +18,7 @@ struct FlagRow {
   bool takes_value = true;
 };
 
-inline constexpr const char* kManuals[] = {"man", "bash", "zsh", "fish"};
+inline constexpr const char* kManuals[] = {"man", "markdown", "bash", "zsh", "fish"};
 
 // One of kManuals; empty for no such kind.
 std::string manual(const std::string& kind, std::span<const FlagRow> flags);

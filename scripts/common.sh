@@ -84,7 +84,7 @@ need_web_tools() {
 
 need_test_tools() {
   ensure libbenchmark-dev=/usr/include/benchmark/benchmark.h clang-format=clang-format clang-tidy=clang-tidy \
-    chromium=chromium fonts-noto-cjk=/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc python3-jsonschema=py:jsonschema
+    chromium=chromium mkdocs=mkdocs fonts-noto-cjk=/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc python3-jsonschema=py:jsonschema
 }
 
 # quietly NAME COMMAND...: output goes to build/logs/NAME.log and is shown only when the command fails.
@@ -119,16 +119,19 @@ build_wasm() {
   cmake --build --preset $preset
 }
 
-install_web_packages() {
-  local stamp=web/node_modules/.installed now
-  now=$(sha256sum <web/package-lock.json)
+# install_packages FOLDER: its npm packages, unless those of its lock file are there.
+install_packages() {
+  local stamp=$1/node_modules/.installed now
+  now=$(sha256sum <"$1/package-lock.json")
   if [[ -f $stamp && $(<"$stamp") == "$now" ]]; then return; fi
-  say "Installing the page's npm packages (web/node_modules)"
-  if ! quietly npm npm --prefix web ci --no-audit --no-fund; then
-    die "npm ci failed in web/" "Is the network up, or does npm need a proxy or another registry? See build/logs/npm.log"
+  say "Installing the npm packages of $1"
+  if ! quietly npm npm --prefix "$1" ci --no-audit --no-fund; then
+    die "npm ci failed in $1/" "Is the network up, or does npm need a proxy or another registry? See build/logs/npm.log"
   fi
   echo "$now" >"$stamp"
 }
+
+install_web_packages() { install_packages web; }
 
 build_site() {
   say "Building the page (build/site)"

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/config/recipe.h"
+#include "tests/config/fixtures.h"
 
 namespace ledger {
 namespace {
@@ -74,6 +75,11 @@ TEST(Manual, SaysWhatHelpSays) {
   EXPECT_GT(flags, 40u);
 }
 
+// build/bin/probe --generate markdown >docs/cli.md
+TEST(Manual, TheDocumentIsTheGeneratedOne) {
+  EXPECT_EQ(fixture("../../docs/cli.md"), generated("markdown"));
+}
+
 TEST(Manual, BashCompletesFlagsAndValues) {
   const std::string complete = "bash -c 'source <(" + std::string(PROBE_BINARY) + " --generate bash); COMP_WORDS=(";
   const std::string end = "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _probe; echo \"${COMPREPLY[*]}\"'";
@@ -85,7 +91,7 @@ TEST(Manual, BashCompletesFlagsAndValues) {
 TEST(Manual, AnotherKindIsAUsageError) {
   const Output output = run(std::string(PROBE_BINARY) + " --generate tcsh");
   EXPECT_EQ(output.code, 2);
-  EXPECT_TRUE(has(output.text, "man|bash|zsh|fish"));
+  EXPECT_TRUE(has(output.text, "man|markdown|bash|zsh|fish"));
 }
 
 TEST(Manual, RoffAndQuotesAreEscaped) {
