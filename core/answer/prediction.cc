@@ -75,7 +75,7 @@ Result<Trace> trace_of_pipeline(Prediction& p, const PredictOptions& options) {
     if (!trace.ok()) return trace.problem();
     const Replay run = replay(trace.value(), {.allocator = allocator_options(p.recipe), .record_samples = false});
     p.stages.push_back({run.peak_tensor_bytes, run.peak_allocated_bytes});
-    if (stage != 0 && run.peak_allocated_bytes <= p.stages[p.stage].allocated_bytes) continue;
+    if (stage != 0 && run.peak_allocated_bytes <= p.stages[static_cast<std::size_t>(p.stage)].allocated_bytes) continue;
     p.stage = stage;
     most = std::move(trace.value());
   }

@@ -65,7 +65,7 @@ TEST(Manual, SaysWhatHelpSays) {
   std::size_t flags = 0;
   for (std::size_t at = help.find("\n  -"); at != std::string::npos; at = help.find("\n  -", at + 1)) {
     const std::size_t name = help.find("--", at);
-    const std::string flag = help.substr(name + 2, help.find_first_of(" ,\n", name) - name - 2);
+    const std::string flag = help.substr(name + 2, help.find_first_of(" ,=[{\n", name) - name - 2);
     std::string escaped;
     for (const char c : flag)
       escaped += c == '-' ? std::string("\\-") : std::string(1, c);
