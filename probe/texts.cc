@@ -35,6 +35,14 @@ constexpr Reason kReasons[] = {
     {"family_step_not_modelled",
      "the parameters of this family are counted, but its training step is not modelled yet"},
     {"variant_step_not_modelled", "this variant of the family is counted, but its training step is not modelled yet"},
+    {"expert_targets_go_together",
+     "the experts' gate and up projections are one parameter in transformers 5: PEFT takes both names as targets, or "
+     "none"},
+    {"expert_adapters_are_plain",
+     "PEFT adapts routers and experts as parameters, without DoRA and without lora_dropout; leave them out of targets, "
+     "or these at their defaults"},
+    {"selective_experts_not_modelled",
+     "selective checkpointing is not modelled for mixtures of experts; use full checkpointing"},
     {"seq_beyond_positions", "the model has no position embeddings beyond max_position_embeddings"},
     {"old_modules_not_modelled", "of transformers 4, only Llama, Mistral, Qwen 2 and Qwen 3 are modelled"},
     {"changed_logits_not_modelled",

@@ -225,11 +225,18 @@ void read_numbers(Fields& fields, ModelConfig& config) {
 void note_untraced(Fields& fields, ModelConfig& config) {
   const Json* clip = fields.object().find("clip_qkv");
   const bool clipped = clip != nullptr && !clip->is_null();
+  // Mixtral's router with noise, and the loss that balances routers, which these switches add.
+  const Json* noise = fields.object().find("router_jitter_noise");
+  const Json* balanced = fields.object().find("output_router_logits");
+  const bool changed_router =
+      config.style.moe != MoeRule::none && ((noise != nullptr && noise->as_real().value_or(0) != 0) ||
+                                            (balanced != nullptr && balanced->as_bool().value_or(false)));
   // Phi's layer norm of transposed heads, and Cohere's and StableLM's with a weight for each head.
   const NormKind norm = config.style.norm;
   const bool normed_heads =
       config.style.qk_norm != QkNorm::none && (norm == NormKind::layer || norm == NormKind::cohere);
-  if (config.untraced.empty() && (clipped || normed_heads)) config.untraced = "variant_step_not_modelled";
+  if (config.untraced.empty() && (clipped || normed_heads || changed_router))
+    config.untraced = "variant_step_not_modelled";
 }
 
 void read_kin(Fields& fields, ModelConfig& config) {

@@ -25,7 +25,7 @@ constexpr std::array kFamilies = {
         R"("num_attention_heads":32,"num_key_value_heads":8,"max_position_embeddings":131072,"sliding_window":4096})",
         "MistralConfig"},
     Family{"mixtral",
-           {.moe = MoeRule::every},
+           {.moe = MoeRule::every, .traced = true},
            R"({"vocab_size":32000,"hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,)"
            R"("num_attention_heads":32,"num_key_value_heads":8,"max_position_embeddings":131072,"rms_norm_eps":1e-5,)"
            R"("rope_theta":1e6,"num_experts":8,"num_experts_per_tok":2,"sliding_window":null})",
@@ -36,25 +36,27 @@ constexpr std::array kFamilies = {
            R"("num_attention_heads":32,"num_key_value_heads":32,"max_position_embeddings":32768,"sliding_window":4096,)"
            R"("use_sliding_window":false,"max_window_layers":28})",
            "Qwen2Config"},
-    Family{"qwen2_moe",
-           {.moe = MoeRule::qwen, .shared_gate = true},
-           R"({"vocab_size":151936,"hidden_size":2048,"intermediate_size":5632,"num_hidden_layers":24,)"
-           R"("num_attention_heads":16,"num_key_value_heads":16,"max_position_embeddings":32768,"sliding_window":4096,)"
-           R"("use_sliding_window":false,"max_window_layers":28,"qkv_bias":true,"num_experts":60,)"
-           R"("num_experts_per_tok":4,"moe_intermediate_size":1408,"shared_expert_intermediate_size":5632})",
-           "Qwen2MoeConfig"},
+    Family{
+        "qwen2_moe",
+        {.moe = MoeRule::qwen, .routing = Routing::softmax_cast, .shared_gate = true, .traced = true},
+        R"({"vocab_size":151936,"hidden_size":2048,"intermediate_size":5632,"num_hidden_layers":24,)"
+        R"("num_attention_heads":16,"num_key_value_heads":16,"max_position_embeddings":32768,"sliding_window":4096,)"
+        R"("use_sliding_window":false,"max_window_layers":28,"qkv_bias":true,"num_experts":60,)"
+        R"("num_experts_per_tok":4,"moe_intermediate_size":1408,"norm_topk_prob":false,"shared_expert_intermediate_size":5632})",
+        "Qwen2MoeConfig"},
     Family{"qwen3",
            {.qk_norm = QkNorm::head, .traced = true},
            R"({"vocab_size":151936,"hidden_size":4096,"intermediate_size":22016,"num_hidden_layers":32,)"
            R"("num_attention_heads":32,"num_key_value_heads":32,"head_dim":128,"max_position_embeddings":32768,)"
            R"("sliding_window":4096,"use_sliding_window":false,"max_window_layers":28})",
            "Qwen3Config"},
-    Family{"qwen3_moe",
-           {.qk_norm = QkNorm::head, .moe = MoeRule::qwen},
-           R"({"vocab_size":151936,"hidden_size":2048,"intermediate_size":6144,"num_hidden_layers":24,)"
-           R"("num_attention_heads":32,"num_key_value_heads":4,"max_position_embeddings":32768,"sliding_window":4096,)"
-           R"("use_sliding_window":false,"num_experts":128,"num_experts_per_tok":8,"moe_intermediate_size":768})",
-           "Qwen3MoeConfig"},
+    Family{
+        "qwen3_moe",
+        {.qk_norm = QkNorm::head, .moe = MoeRule::qwen, .routing = Routing::softmax_cast, .traced = true},
+        R"({"vocab_size":151936,"hidden_size":2048,"intermediate_size":6144,"num_hidden_layers":24,)"
+        R"("num_attention_heads":32,"num_key_value_heads":4,"max_position_embeddings":32768,"sliding_window":4096,)"
+        R"("use_sliding_window":false,"num_experts":128,"num_experts_per_tok":8,"moe_intermediate_size":768,"norm_topk_prob":false})",
+        "Qwen3MoeConfig"},
     Family{"granite",
            {.traced = true},
            R"({"vocab_size":32000,"hidden_size":4096,"intermediate_size":11008,"num_hidden_layers":32,)"
@@ -136,10 +138,10 @@ constexpr std::array kFamilies = {
            R"("num_attention_heads":32,"max_position_embeddings":2048,"rms_norm_eps":1e-5})",
            "Olmo2Config"},
     Family{"olmoe",
-           {.qk_norm = QkNorm::width, .moe = MoeRule::every},
+           {.qk_norm = QkNorm::width, .moe = MoeRule::every, .routing = Routing::softmax_cast, .traced = true},
            R"({"vocab_size":50304,"hidden_size":2048,"intermediate_size":2048,"num_hidden_layers":16,)"
            R"("num_attention_heads":16,"max_position_embeddings":4096,"rms_norm_eps":1e-5,"num_experts":64,)"
-           R"("num_experts_per_tok":8})",
+           R"("num_experts_per_tok":8,"norm_topk_prob":false})",
            "OlmoeConfig"},
     Family{"stablelm",
            {.norm = NormKind::layer},

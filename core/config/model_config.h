@@ -32,6 +32,7 @@ struct MoeConfig {
   std::uint64_t experts = 0;
   std::uint64_t per_token = 0;
   std::uint64_t width = 0;         // of an expert's MLP
+  bool normalised = false;         // weights of a token's experts sum to 1
   std::uint64_t shared_width = 0;  // of the expert that every token visits; 0: none
   std::vector<bool> layers;        // by layer: has experts instead of an MLP
 };

@@ -40,6 +40,8 @@ void read_moe(Fields& fields, ModelConfig& config) {
   MoeConfig& moe = config.moe;
   fields.integer("num_experts", 1, kMaxExperts, moe.experts);
   fields.integer("num_experts_per_tok", 1, kMaxExperts, moe.per_token);
+  moe.normalised = config.model_type == "mixtral";
+  if (fields.has_default("norm_topk_prob")) fields.flag("norm_topk_prob", moe.normalised);
   moe.width = config.intermediate_size;
   if (fields.has_default("moe_intermediate_size"))
     fields.integer("moe_intermediate_size", 1, kMaxIntermediateSize, moe.width);

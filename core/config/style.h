@@ -38,6 +38,11 @@ enum class Feed : std::uint8_t { gated, gated_fused, plain };
 enum class QkNorm : std::uint8_t { none, head, width };  // over a head, or over all of q and of k
 enum class Position : std::uint8_t { rotary, learned, alibi };
 enum class MoeRule : std::uint8_t { none, every, qwen, first_dense, interleaved };
+// How a router turns its logits into experts and their weights.
+enum class Routing : std::uint8_t {
+  softmax,       // Mixtral: of all experts' probabilities the k largest, in fp32
+  softmax_cast,  // Qwen: the same in the logits' dtype
+};
 enum class Act : std::uint8_t { silu, gelu, gelu_tanh, gelu_new, relu, count_ };
 
 struct Style {
@@ -48,6 +53,7 @@ struct Style {
   QkNorm qk_norm = QkNorm::none;
   Position position = Position::rotary;
   MoeRule moe = MoeRule::none;
+  Routing routing = Routing::softmax;
   bool qkv_bias = false;      // on q, k and v whatever attention_bias says
   bool bias_skips_o = false;  // attention_bias is for q, k and v only
   bool shared_gate = false;   // the shared expert has a gate of its own

@@ -7,6 +7,7 @@ namespace ledger {
 
 struct DecoderDims {
   Dim b, s, h, ffn, V, nh, nkv, d, half_d, q_dim, kv_dim;
+  Dim experts, ffn_e;
   Dim rot, half_rot;  // of a head, what the rotary embedding turns
 };
 
@@ -23,6 +24,8 @@ inline DecoderDims dims_of(const ModelConfig& c, const ModelOptions& o) {
       .half_d = {c.head_dim / 2, Sym::half_d},
       .q_dim = {times(c.num_attention_heads, c.head_dim), Sym::q_dim},
       .kv_dim = {times(c.num_key_value_heads, c.head_dim), Sym::kv_dim},
+      .experts = {c.moe.experts, Sym::experts},
+      .ffn_e = {c.moe.width, Sym::ffn_e},
       .rot = {},
       .half_rot = {},
   };

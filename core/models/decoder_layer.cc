@@ -8,6 +8,10 @@ namespace {
 
 using Layer = const DecoderLayer&;
 
+Tensor feed(Layer layer, const Tensor& hidden) {
+  return layer.moe ? layer.moe->forward(hidden) : layer.mlp.forward(hidden);
+}
+
 // residual + hidden * multiplier.
 Tensor add_residual(Layer layer, const Tensor& residual, const Tensor& hidden) {
   return layer.residual_multiplier == 0 ? residual + hidden : residual + hidden * layer.residual_multiplier;
@@ -22,7 +26,7 @@ Tensor pre(Layer layer, const Tensor& input, const LayerContext& context, const 
   hidden = add_residual(layer, residual, hidden);
   residual = hidden;
   hidden = layer.attention_norm->forward(hidden);
-  hidden = layer.mlp.forward(hidden);
+  hidden = feed(layer, hidden);
   hidden = add_residual(layer, residual, hidden);
   return hidden;
 }
@@ -34,7 +38,7 @@ Tensor pre_gpt2(Layer layer, const Tensor& input, const LayerContext& context, c
   hidden = attended + input;
   const Tensor residual = hidden;
   hidden = layer.attention_norm->forward(hidden);
-  const Tensor fed = layer.mlp.forward(hidden);
+  const Tensor fed = feed(layer, hidden);
   return residual + fed;
 }
 
@@ -46,7 +50,7 @@ Tensor post(Layer layer, const Tensor& input, const LayerContext& context, const
   hidden = layer.attention_norm->forward(hidden);
   hidden = residual + hidden;
   residual = hidden;
-  hidden = layer.mlp.forward(hidden);
+  hidden = feed(layer, hidden);
   hidden = layer.output_norm->forward(hidden);
   hidden = residual + hidden;
   return hidden;
@@ -62,7 +66,7 @@ Tensor sandwich(Layer layer, const Tensor& input, const LayerContext& context, c
   hidden = residual + hidden;
   residual = hidden;
   hidden = layer.feed_norm->forward(hidden);
-  hidden = layer.mlp.forward(hidden);
+  hidden = feed(layer, hidden);
   hidden = layer.output_norm->forward(hidden);
   hidden = residual + hidden;
   return hidden;
@@ -74,7 +78,7 @@ Tensor parallel(Layer layer, const Tensor& input, const LayerContext& context, c
   const Tensor hidden = layer.input_norm.forward(input);
   Tensor attended, weights;
   std::tie(attended, weights) = layer.self_attn.forward(hidden, context, dims);
-  const Tensor fed = layer.mlp.forward(hidden);
+  const Tensor fed = feed(layer, hidden);
   if (layer.mlp.feed == Feed::plain) return attended + fed + input;
   return input + attended + fed;
 }
@@ -83,7 +87,7 @@ Tensor parallel(Layer layer, const Tensor& input, const LayerContext& context, c
 Tensor parallel_two(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
   Tensor attended, weights;
   std::tie(attended, weights) = layer.self_attn.forward(layer.input_norm.forward(input), context, dims);
-  const Tensor fed = layer.mlp.forward(layer.attention_norm->forward(input));
+  const Tensor fed = feed(layer, layer.attention_norm->forward(input));
   return fed + attended + input;
 }
 
@@ -101,7 +105,12 @@ DecoderLayer DecoderLayer::make(ModuleBuilder& builder, const ModelConfig& c, co
   layer.residual_multiplier = c.residual_multiplier;
   layer.self_attn = SelfAttention::make(builder, path, c, names, n);
   layer.self_attn.turned = c.nope_layers.empty() || !c.nope_layers[index];
-  layer.mlp = FeedForward::make(builder, path, c, names, n.h, n.ffn);
+  if (!c.moe.layers.empty() && c.moe.layers[index]) {
+    layer.moe = MixtureOfExperts::make(builder, path, c, n);
+  } else {
+    const ModuleBuilder::WithoutAdapters none(builder, expert_targets(c) != nullptr);
+    layer.mlp = FeedForward::make(builder, path, c, names, n.h, n.ffn);
+  }
   if (layer.layout != Layout::post) layer.input_norm = norm(names.input_norm);
   if (layer.layout != Layout::parallel) layer.attention_norm = norm(names.attention_norm);
   if (layer.layout == Layout::sandwich) layer.feed_norm = norm(names.feed_norm);

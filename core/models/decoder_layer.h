@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "core/models/experts.h"
 #include "core/models/feed_forward.h"
 #include "core/models/self_attention.h"
 
@@ -12,6 +13,7 @@ struct DecoderLayer {
   Layout layout = Layout::pre;
   SelfAttention self_attn;
   FeedForward mlp;
+  std::optional<MixtureOfExperts> moe;  // in its place
   Norm input_norm;
   std::optional<Norm> attention_norm, feed_norm, output_norm;
   double residual_multiplier = 0;

@@ -81,8 +81,8 @@ Weight4bit ModuleBuilder::weight_4bit(const std::string& path, Dim out, Dim in) 
   return weight;
 }
 
-Adapter ModuleBuilder::adapter(const std::string& path, Dim in, Dim out) {
-  const Dim r{policy_.rank, Sym::r};
+Adapter ModuleBuilder::adapter(const std::string& path, Dim in, Dim out, Dim rank, std::uint64_t count) {
+  const Dim r = count == 1 ? rank : Dim{times(rank.size, count), Sym::none};
   Adapter adapter;
   adapter.dropout = policy_.dropout;
   adapter.scaling = policy_.alpha / static_cast<double>(policy_.rank);

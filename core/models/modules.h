@@ -42,7 +42,27 @@ class ModuleBuilder {
   Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf = "weight");
   Weight8bit weight_8bit(const std::string& path, Dim out, Dim in);
   Weight4bit weight_4bit(const std::string& path, Dim out, Dim in);
-  Adapter adapter(const std::string& path, Dim in, Dim out);
+  Adapter adapter(const std::string& path, Dim in, Dim out) {
+    return adapter(path, in, out, {policy_.rank, Sym::r}, 1);
+  }
+  // Of `count` matrices of one parameter, r of the rows of A for each.
+  Adapter adapter(const std::string& path, Dim in, Dim out, Dim rank, std::uint64_t count);
+
+  // Whether the linear layer `name` gets an adapter.
+  bool adapts(std::string_view name) const { return !without_adapters_ && policy_.adapts(name); }
+
+  // What is made while this lives gets no adapters: PEFT looks for its names among other modules.
+  class WithoutAdapters {
+   public:
+    WithoutAdapters(ModuleBuilder& builder, bool applies) : builder_(builder), before_(builder.without_adapters_) {
+      builder.without_adapters_ = before_ || applies;
+    }
+    ~WithoutAdapters() { builder_.without_adapters_ = before_; }
+
+   private:
+    ModuleBuilder& builder_;
+    bool before_;
+  };
 
   Tape& tape() { return tape_; }
   const LinearPolicy& policy() const { return policy_; }
@@ -57,6 +77,7 @@ class ModuleBuilder {
   LinearPolicy policy_;
   ParameterUnits* units_;
   std::vector<Tensor> trainable_;
+  bool without_adapters_ = false;
 };
 
 // nn.Embedding. weight [V, h].

@@ -1,5 +1,7 @@
 #include "core/models/names.h"
 
+#include "core/models/parameter_adapter.h"
+
 namespace ledger {
 namespace {
 
@@ -101,6 +103,11 @@ std::vector<std::string_view> linear_names(const ModelConfig& config, Stack stac
     list = {names.q, names.k, names.v, names.o};
   } else {
     list = {names.qkv, names.o};
+  }
+  if (const ExpertTargets* targets = expert_targets(config)) {
+    list.insert(list.end(), {targets->router, targets->gate, targets->up, targets->down});
+    if (config.style.shared_gate) list.push_back("shared_expert_gate");
+    return list;
   }
   if (config.style.feed == Feed::gated) list.push_back(names.gate);
   list.push_back(config.style.feed == Feed::gated_fused ? names.gate_up : names.up);

@@ -35,6 +35,10 @@ void tanh_rule(Node& node, const Gradients& in, Gradients& out) {
   from_saved(OpKind::tanh_backward, node, in, out);
 }
 
+void sigmoid_rule(Node& node, const Gradients& in, Gradients& out) {
+  from_saved(OpKind::sigmoid_backward, node, in, out);
+}
+
 // Functions whose derivative is written in terms of their result save that.
 Tensor saving_result(OpKind op, const Tensor& a, BackwardRule rule) {
   Tape& tape = a.tape();
@@ -90,6 +94,10 @@ Tensor relu(const Tensor& a) {
 
 Tensor tanh(const Tensor& a) {
   return saving_result(OpKind::tanh, a, tanh_rule);
+}
+
+Tensor sigmoid(const Tensor& a) {
+  return saving_result(OpKind::sigmoid, a, sigmoid_rule);
 }
 
 Tensor layer_norm(const Tensor& input, const Tensor& master_weight, const Tensor& master_bias, double eps) {

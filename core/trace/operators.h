@@ -53,6 +53,7 @@ Tensor silu_backward(const Tensor& gradient, const Tensor& a);
 Tensor gelu(const Tensor& a, bool tanh_approximation);
 Tensor relu(const Tensor& a);
 Tensor tanh(const Tensor& a);
+Tensor sigmoid(const Tensor& a);
 Tensor to(const Tensor& a, DType dtype);  // itself when it already is of that dtype
 Tensor clone(const Tensor& a);            // keeps dense strides
 
@@ -125,6 +126,27 @@ Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, double
 // The same by cuDNN's graph. Source: aten/src/ATen/native/cudnn/MHA.cpp. Its workspace is cuDNN's to choose and not
 // modelled (docs/not-modelled.md, cudnn_workspace).
 Tensor cudnn_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0);
+
+// --- routing (routing_ops.cc)
+// --------------------------------------------------------------------------------------------------
+struct TopK {
+  Tensor values, places;  // [T, k]; int64
+};
+TopK topk(const Tensor& a, Dim k);  // over the last dimension of [T, E]
+struct Sorted {
+  Tensor values, places;  // int64
+};
+Sorted sort(const Tensor& a);                                                           // int64 [n], stable
+Tensor floor_divide(const Tensor& a, std::uint64_t b);                                  // int64
+Tensor at_least(const Tensor& a, std::uint64_t limit);                                  // boolean
+Tensor histogram(const Tensor& a, Dim bins);                                            // int32 [n] -> [bins]
+void index_put(const Tensor& destination, const Tensor& places, const Tensor& source);  // only without grad
+// These two work in place: the result is another handle on `a`'s memory, and `a`'s value is gone.
+Tensor masked_fill_inplace(const Tensor& a, const Tensor& mask, double value);
+Tensor div_inplace(const Tensor& a, const Tensor& b);
+Tensor sum_over(const Tensor& a, int dim, bool keep);  // that dimension goes, or stays with size 1
+// Rows [R, K] in groups that end at `ends` int32 [E], each by its matrix of [E, K, N]: torch._grouped_mm.
+Tensor grouped_mm(const Tensor& a, const Tensor& b, const Tensor& ends);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
   return add(a, b);

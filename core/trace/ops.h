@@ -103,6 +103,19 @@ namespace ledger {
   X(sort_true_first, "sort.stable")     /* in0[n] 0 or 1, int8; out0 = in0 with the ones first, out1 int64 = where each stood; stable */ \
   X(index_rows, "index.Tensor")         /* out0[i,...] = in0[in1[i],...]; in1 int64 */ \
   X(index_rows_backward, "index_put_")  /* out0 = 0; out0[in1[i],...] += in0[i,...] */ \
+  /* routing tokens to experts */ \
+  X(topk, "topk")                       /* out0[T,k] = the k = a.i[0] largest of each row of in0[T,E], largest first and of equals the first; out1 int64 = their places */ \
+  X(topk_backward, "scatter")           /* in0 gradient [T,k], in1 = topk's places; out0[T,E] = 0; out0[t,in1[t,j]] = in0[t,j] */ \
+  X(sort, "sort")                       /* in0[n] int64; out0 = in0 ascending, out1 int64 = where each stood; stable */ \
+  X(floor_divide, "floor_divide")       /* out0 = in0 / a.i[0], rounded down; int64 */ \
+  X(histc, "histc")                     /* in0[n] int32; out0[i] = how many of in0 are i */ \
+  X(at_least, "ge.Scalar")              /* out0 = in0 >= a.i[0], boolean; in0 int64 */ \
+  X(masked_fill, "masked_fill")         /* out0 = in0, but a.x where in1 holds */ \
+  X(index_put, "index_put_")            /* out0[in1[i],...] = in0[i,...], in place; in1 int64 */ \
+  X(grouped_mm, "_grouped_mm")          /* in2[E] int32: where each group of rows ends. in1[E,K,N]: out0[R,N] = in0[R,K] in1[e], e the row's group. in1[R,N]: out0[E,M,N], out0[e] = in0[M,R] in1 over the group's part of R */ \
+  X(div_inplace, "div_.Tensor")         /* out0 = out0 / in1 (in0 is out0's view) */ \
+  X(sigmoid, "sigmoid")                 /* out0 = 1 / (1 + exp(-in0)) */ \
+  X(sigmoid_backward, "sigmoid_backward") /* out0 = in0 * (1 - in1) * in1; in0 gradient, in1 sigmoid's result */ \
   X(bookkeeping, "bookkeeping")         /* out0.. = 0: counters, locks, sort keys and metrics whose values nothing here reads */ \
   X(liger_cross_entropy, "liger_cross_entropy_kernel") /* in0[n,V] logits, in1[n] targets, in2[T] the targets of all chunks, N of them not -100; out1[n] fp32 = -log softmax(in0)[in1] / N; in place out0 = in0 := (softmax(in0) - onehot(in1)) / N; both 0 where a target is -100 */ \
   X(cut_positions, "nonzero")           /* in0[b,s] labels; out0 int64 = t = i s + j for every j < s-1 whose label in0[i,j+1] is not -100 */ \

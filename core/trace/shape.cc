@@ -26,6 +26,9 @@ constexpr std::array<SymInfo, static_cast<std::size_t>(Sym::count_)> kSyms = {{
     {"c", {none, none}},
     {"in", {none, none}},
     {"out", {none, none}},
+    {"E", {none, none}},
+    {"ffn_e", {none, none}},
+    {"b*s*k", {none, none}},
 }};
 // clang-format on
 

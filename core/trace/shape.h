@@ -33,6 +33,9 @@ enum class Sym : std::uint8_t {
   cached,    // tokens in the key/value cache
   in,        // input features of a plain linear layer
   out,       // output features of a plain linear layer
+  experts,   // of a mixture
+  ffn_e,     // intermediate size of an expert
+  routed,    // b*s*k: every token as often as it visits an expert
   count_
 };
 

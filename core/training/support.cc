@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/models/names.h"
+#include "core/models/parameter_adapter.h"
 #include "core/training/megatron_step.h"
 #include "core/training/refusal.h"
 
@@ -19,6 +20,17 @@ bool names_no_module(const ModelConfig& c, const Recipe& r) {
   return std::any_of(r.targets.begin(), r.targets.end(), [&](const std::string& name) {
     return name != "all-linear" && std::find(linears.begin(), linears.end(), name) == linears.end();
   });
+}
+
+bool targets(const Recipe& r, std::string_view name) {
+  return std::find(r.targets.begin(), r.targets.end(), name) != r.targets.end();
+}
+
+// Where experts or routers get adapters, PEFT wraps parameters, not layers.
+bool adapts_experts(const ModelConfig& c, const Recipe& r) {
+  const ExpertTargets* e = expert_targets(c);
+  if (e == nullptr || r.method == Method::full) return false;
+  return targets(r, "all-linear") || targets(r, e->router) || targets(r, e->gate) || targets(r, e->down);
 }
 
 // The output layer is not the last thing before the loss, or has a bias.
@@ -48,6 +60,19 @@ constexpr Refusal kRefusals[] = {
        return c.architecture == Architecture::plain && r.method != Method::full;
      }},
     {"targets", "target_names_no_module", names_no_module},
+    {"targets", "expert_targets_go_together",
+     [](const ModelConfig& c, const Recipe& r) {
+       const ExpertTargets* e = expert_targets(c);
+       return e != nullptr && r.method != Method::full && targets(r, e->gate) != targets(r, e->up);
+     }},
+    {"dora", "expert_adapters_are_plain",
+     [](const ModelConfig& c, const Recipe& r) { return r.dora && adapts_experts(c, r); }},
+    {"lora_dropout", "expert_adapters_are_plain",
+     [](const ModelConfig& c, const Recipe& r) { return r.lora_dropout != 0 && adapts_experts(c, r); }},
+    {"checkpointing", "selective_experts_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.moe.experts != 0 && r.checkpointing == Checkpointing::selective;
+     }},
     {"seq", "seq_beyond_positions",
      [](const ModelConfig& c, const Recipe& r) {
        return c.style.position == Position::learned && r.seq > c.max_position_embeddings;

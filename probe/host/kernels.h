@@ -53,6 +53,9 @@ void relu(KernelCall& call);
 void threshold_backward(KernelCall& call);
 void tanh(KernelCall& call);
 void tanh_backward(KernelCall& call);
+void sigmoid(KernelCall& call);
+void sigmoid_backward(KernelCall& call);
+void masked_fill(KernelCall& call);
 void dropout_backward(KernelCall& call);
 void is_masked(KernelCall& call);
 void zero_masked_rows(KernelCall& call);
@@ -112,6 +115,16 @@ void not_equal(KernelCall& call);
 void sort_true_first(KernelCall& call);
 void index_rows(KernelCall& call);
 void index_rows_backward(KernelCall& call);
+void index_put(KernelCall& call);
+
+// kernels_routing.cc
+void topk(KernelCall& call);
+void topk_backward(KernelCall& call);
+void sort(KernelCall& call);
+void floor_divide(KernelCall& call);
+void at_least(KernelCall& call);
+void histc(KernelCall& call);
+void grouped_mm(KernelCall& call);
 
 // kernels_attention.cc
 void attention(KernelCall& call);

@@ -163,6 +163,19 @@ void tanh_backward(KernelCall& call) {
   map<2>(call, [](auto gradient, auto y) { return gradient * (1 - y * y); });
 }
 
+void sigmoid(KernelCall& call) {
+  map<1>(call, [](auto x) { return 1 / (1 + std::exp(-x)); });
+}
+
+void sigmoid_backward(KernelCall& call) {
+  map<2>(call, [](auto gradient, auto y) { return gradient * (1 - y) * y; });
+}
+
+void masked_fill(KernelCall& call) {
+  const double value = call.attr.x;
+  map<2>(call, [value](auto x, auto masked) { return masked != 0 ? static_cast<decltype(x)>(value) : x; });
+}
+
 // Constants and formulas: aten/src/ATen/native/cuda/ActivationGeluKernel.cu.
 void gelu(KernelCall& call) {
   if (call.attr.i[0] != 0) {

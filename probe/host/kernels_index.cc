@@ -75,6 +75,11 @@ void index_rows(KernelCall& call) {
                  [](const HostView& listed, const HostView& indexed) { move_elements(listed, indexed); });
 }
 
+void index_put(KernelCall& call) {
+  for_each_index(call, call.in[0], call.out[0],
+                 [](const HostView& listed, const HostView& indexed) { move_elements(indexed, listed); });
+}
+
 void index_rows_backward(KernelCall& call) {
   generate<float>(call.out[0], [](std::uint64_t) { return 0.0f; });
   for_each_index(call, call.in[0], call.out[0],

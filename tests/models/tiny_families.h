@@ -18,6 +18,13 @@ inline constexpr TinyFamily kFamilies[] = {
     {"mistral", R"("model_type":"mistral","num_key_value_heads":2)"},
     {"qwen2", R"("model_type":"qwen2","num_key_value_heads":2)"},
     {"qwen3", R"("model_type":"qwen3","num_key_value_heads":2,"head_dim":8)"},
+    {"mixtral", R"("model_type":"mixtral","num_key_value_heads":2,"num_local_experts":4)"},
+    {"qwen2_moe", R"("model_type":"qwen2_moe","num_key_value_heads":2,"num_experts":4,"num_experts_per_tok":2,)"
+                  R"("moe_intermediate_size":24,"shared_expert_intermediate_size":40)"},
+    {"qwen3_moe",
+     R"("model_type":"qwen3_moe","num_key_value_heads":2,"head_dim":8,"num_experts":4,"num_experts_per_tok":3,)"
+     R"("moe_intermediate_size":24,"norm_topk_prob":true,"mlp_only_layers":[1])"},
+    {"olmoe", R"("model_type":"olmoe","num_experts":4,"num_experts_per_tok":2)"},
     {"granite",
      R"("model_type":"granite","num_key_value_heads":2,"embedding_multiplier":3.0,"residual_multiplier":0.5,)"
      R"("attention_multiplier":0.2,"logits_scaling":2.0)"},

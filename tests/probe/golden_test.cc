@@ -180,7 +180,9 @@ TEST_P(Golden, MostLossesAreTheSameFloatsWhenSummedInTorchsOrder) {
     equal += got[i] == want[i];
   }
   std::cout << GetParam() << ": " << equal << " of " << want.size() << " losses are the same float\n";
-  EXPECT_GE(equal, 4);
+  // A router's softmax is one more place where exp differs.
+  const bool routed = model_config_from(*expected().find("config")).value().moe.experts != 0;
+  EXPECT_GE(equal, routed ? 3 : 4);
 }
 
 TEST_P(Golden, RecomputationChangesNothing) {

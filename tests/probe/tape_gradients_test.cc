@@ -77,6 +77,18 @@ Tensor reentrant(const Material& m, const Tensor& input) {
   return m.x.tape().checkpoint_reentrant(region, input);
 }
 
+Tensor token_rows(const Tensor& x) {
+  return reshape(x, {{10}, kH});
+}
+
+// Rows of x in groups of `size`, each by its part of the matrix.
+Tensor grouped(const Material& m, std::uint64_t size, Dim groups) {
+  const Tensor ids = to(floor_divide(arange(m.x.tape(), {10}), size), DType::i32);
+  const Tensor ends = cumsum_last(histogram(ids, groups));
+  const Tensor weights = reshape(m.matrix, {groups, {8 / groups.size}, kH});
+  return grouped_mm(token_rows(product(m)), transpose(weights, 1, 2), ends);
+}
+
 constexpr double kFp32Inside = 1e-3;  // eager attention's softmax is in fp32, whatever the rest is
 
 // [2,4,5,2] as queries on [2,4,2,5] as keys, transposed or not.
@@ -193,6 +205,27 @@ const Program kPrograms[] = {
     {"eager_attention_grouped", [](const Material& m) { return attention(m, Attention::eager, kKvHeads); },
      kFp32Inside},
     {"parameter_used_transposed", [](const Material& m) { return transpose(m.matrix, 0, 1) * m.vector; }},
+    {"sigmoid", [](const Material& m) { return sigmoid(m.x * 20.0); }},
+    {"sum_over", [](const Material& m) { return sum_over(m.x * m.y, 1, false) * m.vector; }},
+    {"sum_over_kept", [](const Material& m) { return m.x * sum_over(m.y, -1, true); }},
+    {"div_inplace", [](const Material& m) { return div_inplace(m.x * 3.0, m.y + 1.0); }},
+    {"div_inplace_by_its_sum",
+     [](const Material& m) {
+       const Tensor x = m.x * m.x + 1.0;
+       const Tensor total = sum_over(x, -1, true);
+       return div_inplace(x, total);
+     }},
+    {"masked_fill_inplace",
+     [](const Material& m) { return masked_fill_inplace(m.x * m.y, at_least(arange(m.x.tape(), kH), 5), 0); }},
+    {"topk",
+     [](const Material& m) {
+       const TopK top = topk(token_rows(product(m)), {3});
+       return top.values * top.values;
+     }},
+    {"index_rows_of_a_vector",
+     [](const Material& m) { return index_rows(m.vector, floor_divide(arange(m.x.tape(), {8}), 3)) * m.x; }},
+    {"grouped_mm", [](const Material& m) { return grouped(m, 6, {2}); }},
+    {"grouped_mm_with_empty_groups", [](const Material& m) { return grouped(m, 20, {4}); }},
     {"residual_block",
      [](const Material& m) {
        return m.x + linear(silu(linear(rms_norm(m.x, m.vector), m.matrix, Tensor())) * m.y, m.matrix, Tensor());

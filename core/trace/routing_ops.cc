@@ -1,0 +1,151 @@
+// routing_ops.cc - choosing experts for tokens, sorting tokens by expert, and products group by group.
+//
+// Sources: tools/autograd/derivatives.yaml (topk, div_, masked_fill_, sum, _grouped_mm); torch/csrc/autograd/
+// FunctionsManual.cpp (value_selecting_reduction_backward, _grouped_mm_mat1_backward, _grouped_mm_mat2_backward).
+
+#include "core/trace/backward_rules.h"
+#include "core/trace/operators.h"
+#include "core/trace/strides.h"
+
+namespace ledger {
+namespace {
+
+// A handle on `a`'s memory whose history continues with `node`.
+Tensor in_place(const Tensor& a, OpKind op, const Tensor& operand, Node* node, Attr attr = {}) {
+  Tape& tape = a.tape();
+  Tensor result = tape.detach(a);
+  tape.run(op, {&a, &operand}, {&result}, attr);
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor made(OpKind op, const Tensor& a, const Shape& shape, DType dtype, Attr attr = {}) {
+  Tensor result = a.tape().empty(op, shape, dtype);
+  a.tape().run(op, {&a}, {&result}, attr);
+  return result;
+}
+
+void topk_rule(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor places = node.tape->unpack(node, 0);
+  Tensor gradient = node.tape->empty(OpKind::topk_backward, node.input_shape, in[0].dtype());
+  node.tape->run(OpKind::topk_backward, {&in[0], &places}, {&gradient});
+  out[0] = gradient;
+}
+
+void masked_fill_rule(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor mask = node.tape->unpack(node, 0);
+  Tensor gradient = node.tape->empty(OpKind::masked_fill, in[0].shape(), in[0].dtype());
+  node.tape->run(OpKind::masked_fill, {&in[0], &mask}, {&gradient});
+  out[0] = gradient;
+}
+
+void sum_rule(Node& node, const Gradients& in, Gradients& out) {
+  const bool kept = in[0].rank() == node.input_shape.rank;
+  const Tensor gradient = kept ? in[0] : unsqueeze(in[0], static_cast<int>(node.attr.i[0]));
+  out[0] = expand(gradient, node.input_shape);
+}
+
+// The gradient of a transposed weight is the transpose of a fresh [E, N, K], as mm's is.
+void grouped_mm_rule(Node& node, const Gradients& in, Gradients& out) {
+  std::size_t next = 0;
+  const Tensor rows = node.needs(1) ? node.tape->unpack(node, next++) : Tensor();
+  const Tensor matrices = node.needs(0) ? node.tape->unpack(node, next++) : Tensor();
+  const Tensor ends = node.tape->unpack(node, next);
+  if (node.needs(0)) out[0] = grouped_mm(in[0], ledger::transpose(matrices, 1, 2), ends);
+  if (!node.needs(1)) return;
+  const bool transposed = node.attr.i[0] != 0;
+  out[1] = transposed ? ledger::transpose(grouped_mm(ledger::transpose(in[0], 0, 1), rows, ends), 1, 2)
+                      : grouped_mm(ledger::transpose(rows, 0, 1), in[0], ends);
+}
+
+}  // namespace
+
+TopK topk(const Tensor& a, Dim k) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(topk_rule, {&a});
+  Shape shape = a.shape();
+  shape.set_last(k);
+  TopK result{tape.empty(OpKind::topk, shape, a.dtype()), tape.empty(OpKind::topk, shape, DType::i64)};
+  tape.run(OpKind::topk, {&a}, {&result.values, &result.places}, {0, {static_cast<std::int64_t>(k.size), 0}});
+  tape.save(node, result.places);
+  tape.attach(node, result.values);
+  return result;
+}
+
+Sorted sort(const Tensor& a) {
+  Tape& tape = a.tape();
+  Sorted result{tape.empty(OpKind::sort, a.shape(), a.dtype()), tape.empty(OpKind::sort, a.shape(), DType::i64)};
+  tape.run(OpKind::sort, {&a}, {&result.values, &result.places});
+  return result;
+}
+
+Tensor floor_divide(const Tensor& a, std::uint64_t b) {
+  return made(OpKind::floor_divide, a, a.shape(), a.dtype(), {0, {static_cast<std::int64_t>(b), 0}});
+}
+
+Tensor at_least(const Tensor& a, std::uint64_t limit) {
+  return made(OpKind::at_least, a, a.shape(), DType::boolean, {0, {static_cast<std::int64_t>(limit), 0}});
+}
+
+Tensor histogram(const Tensor& a, Dim bins) {
+  return made(OpKind::histc, a, {bins}, a.dtype());
+}
+
+void index_put(const Tensor& destination, const Tensor& places, const Tensor& source) {
+  destination.tape().run(OpKind::index_put, {&source, &places}, {&destination});
+}
+
+Tensor masked_fill_inplace(const Tensor& a, const Tensor& mask, double value) {
+  Node* node = a.tape().node(masked_fill_rule, {&a});
+  a.tape().save(node, mask);
+  return in_place(a, OpKind::masked_fill, mask, node, {value, {}});
+}
+
+// What is about to be overwritten and is needed for b's gradient is cloned first (VariableType's original_self).
+Tensor div_inplace(const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(backward::div, {&a, &b});
+  if (b.requires_grad()) {
+    const Tape::NoGrad no_grad(tape);
+    tape.save(node, clone(a));
+  }
+  tape.save(node, b);
+  return in_place(a, OpKind::div_inplace, b, node);
+}
+
+Tensor sum_over(const Tensor& a, int dim, bool keep) {
+  Tape& tape = a.tape();
+  const int at = dim < 0 ? dim + a.rank() : dim;
+  Node* node = tape.node(sum_rule, {&a});
+  if (node != nullptr) node->attr.i[0] = at;
+  Shape kept = a.shape();
+  kept.set(static_cast<std::size_t>(at), {1, Sym::none});
+  Shape shape;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (keep || i != at) shape.push(kept[static_cast<std::size_t>(i)]);
+  }
+  // On autocast's list of operators that are asked for an fp32 result.
+  const bool widened = tape.autocast_enabled() && element_bytes(a.dtype()) == 2;
+  Tensor result = tape.empty(OpKind::sum, shape, widened ? DType::f32 : a.dtype());
+  const Tensor as_kept = tape.view_of(result, kept, contiguous_strides(kept), 0);
+  tape.run(OpKind::sum, {&a}, {&as_kept});
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor grouped_mm(const Tensor& a, const Tensor& b, const Tensor& ends) {
+  Tape& tape = a.tape();
+  const bool by_rows = b.rank() == 3;  // else the groups divide the inner dimension
+  Node* node = tape.node(grouped_mm_rule, {&a, &b, &ends});
+  if (node != nullptr) node->attr.i[0] = b.impl()->strides[static_cast<std::size_t>(b.rank()) - 1] == 1 ? 0 : 1;
+  if (b.requires_grad()) tape.save(node, a);
+  if (a.requires_grad()) tape.save(node, b);
+  tape.save(node, ends);
+  const Shape shape = by_rows ? Shape{a.dim(0), b.dim(2)} : Shape{ends.dim(0), a.dim(0), b.dim(1)};
+  Tensor result = tape.empty(OpKind::grouped_mm, shape, a.dtype());
+  tape.run(OpKind::grouped_mm, {&a, &b, &ends}, {&result});
+  tape.attach(node, result);
+  return result;
+}
+
+}  // namespace ledger
