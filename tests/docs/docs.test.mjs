@@ -103,3 +103,19 @@ test('problem codes and embedding attributes of the documents are those of the c
   for (const view of views) assert.match(rows, new RegExp(`\\| \`view\` \\|.*\`${view}\``), view);
   for (const attribute of own) assert.match(rows, new RegExp(`^\\| \`${attribute}\` \\|`, 'm'), attribute);
 });
+
+test('what README says of accuracy is what the report says', () => {
+  const report = read('docs/accuracy.md');
+  const [, phases, equal, median, largest] = /runs, (\d+) phases: (\d+) equal to the byte, median difference ([\d.]+)%, largest ([\d.]+)%/.exec(report);
+  assert.ok(Number(phases) > 1000 && Number(equal) / Number(phases) > 0.9, `${equal} of ${phases}`);
+  assert.ok(Number(median) === 0 && Number(largest) < 0.05, `${median} ${largest}`);
+  const published = /Grade B: (\d+) rows, median ([\d.]+)%, .*lowest -([\d.]+)%, highest \+([\d.]+)%/.exec(report);
+  assert.equal(/Grade A: .*the bar is missed/.test(report), /grade A[^|]*misses its bar/.test(read('README.md')));
+  assert.ok(Number(published[2]) <= 1 && Math.max(Number(published[3]), Number(published[4])) < 25, published[0]);
+});
+
+test('version numbers agree', () => {
+  const version = /VERSION (\d+\.\d+\.\d+)/.exec(read('CMakeLists.txt'))[1];
+  assert.equal(JSON.parse(read('web/package.json')).version, version);
+  assert.match(read('CITATION.cff'), new RegExp(`^version: ${version.replaceAll('.', '\\.')}$`, 'm'));
+});
