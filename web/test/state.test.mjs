@@ -209,3 +209,13 @@ test('the CSV has the ledger’s lines under the report’s names, bytes as inte
   assert.equal(rows.length, report.at_peak.tensors.length);
   assert.equal(rows.reduce((all, row) => all + Number(row.split(',').at(-1)), 0), report.at_peak.tensors.reduce((all, line) => all + line.bytes, 0));
 });
+
+test('the snippet for other pages says what the link says, with every value escaped', async () => {
+  const { embedSnippet } = await load('state/embed.ts');
+  const request = { model: { kind: 'preset', id: 'llama-3-8b' }, recipe: { method: 'lora', lora_dropout: 0.05, targets: ['q_proj', 'v_proj'] }, lang: 'zh', units: 'gib', pins: [] };
+  assert.equal(embedSnippet(request, 'https://x.example/a/'), '<script type="module" src="https://x.example/a/embed.js"></script>\n'
+    + '<memory-ledger model="llama-3-8b" method="lora" lora-dropout="0.05" targets="q_proj,v_proj" view="verdict bar" lang="zh"></memory-ledger>');
+  const odd = embedSnippet({ ...request, model: { kind: 'custom', text: '{"model_type":"</script>"}', packed: '' }, recipe: { targets: '"><b>' } }, '/');
+  assert.ok(odd.includes('targets="&quot;>&lt;b>"'), odd);
+  assert.equal(odd.split('</script>').length, 3, 'a config cannot close its element');
+});

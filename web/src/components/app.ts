@@ -46,6 +46,7 @@ export class MemoryLedger extends LitElement {
   private below: typeof import('./below.js') | undefined; // what lies below the first screen, once it is here
   private readonly trail = new Trail(window);
   @state() private i18n: I18n | undefined; // undefined until its texts are here
+  private spoken: Lang | undefined; // the language last asked for
   private readonly announcer = new Announcer();
   private readonly drop = new DropController(this, {
     file: (file) => void this.session?.readFile(file),
@@ -127,9 +128,11 @@ export class MemoryLedger extends LitElement {
 
   // Speaks `lang`, here and in the document, as soon as its texts are loaded.
   private async speak(lang: Lang): Promise<void> {
+    this.spoken = lang;
     if (this.i18n?.lang === lang) return;
     try {
       const texts = { ...(await loadTexts(lang)), ...(await this.below?.loadBelowTexts(lang)) };
+      if (this.spoken !== lang) return; // the reader chose another meanwhile
       this.i18n = new I18n(lang, this.session?.request.units ?? 'gib', texts); // units as they are by now
     } catch (error) {
       this.failure = problem('wasm_missing', { read: String(error) }); // keeps the language it has, if any

@@ -6,6 +6,7 @@ import { SINGLE, SITE } from '../core/site.js';
 import type { Report } from '../core/types.js';
 import { ledgerCsv, summaryMarkdown } from '../format/exports.js';
 import { configFileName, probeCommand } from '../state/command.js';
+import { embedSnippet } from '../state/embed.js';
 import { configText, type Request } from '../state/request.js';
 import { base, controls } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
@@ -47,7 +48,15 @@ export class ShareView extends LedgerElement {
           <button @click=${() => this.png(report)}>${i18n.t('export.png')}</button>
         </div>
         ${SINGLE ? nothing : html`<p class="small"><a href=${new URL('memory-ledger.html', SITE).href} download>${i18n.t('export.single')}</a></p>`}
+        ${SINGLE ? nothing : this.embed()}
         <p role="status">${this.failed ? i18n.t('export.failed') : nothing}</p>` : nothing}`;
+  }
+
+  private embed(): TemplateResult {
+    const { i18n } = this;
+    const snippet = embedSnippet(this.request, SITE.href);
+    return html`<h3 class="export">${i18n.t('share.embed')}</h3><p>${i18n.t('share.embed.text')}</p>
+      <div class="command"><pre class="embed"><code>${snippet}</code></pre><ml-copy .i18n=${i18n} .label=${i18n.t('share.copy')} .text=${() => snippet}></ml-copy></div>`;
   }
 
   private question(report: Report): string {

@@ -53,6 +53,7 @@ export class CourseApp extends LitElement {
   @state() private lab: Lab | undefined;
   @state() private failure: Problem | undefined;
   private place: Place = readPlace(location.hash);
+  private spoken: Lang | undefined; // the language last asked for
 
   override connectedCallback(): void {
     super.connectedCallback();
@@ -77,8 +78,10 @@ export class CourseApp extends LitElement {
   }
 
   private async speak(lang: Lang): Promise<void> {
+    this.spoken = lang;
     if (this.i18n?.lang === lang) return;
     const [texts, course] = await Promise.all([loadTexts(lang), lang === 'zh' ? import('../i18n/course_zh.js').then((all) => all.courseZh) : import('../i18n/course_en.js').then((all) => all.courseEn)]);
+    if (this.spoken !== lang) return; // the reader chose another meanwhile
     this.i18n = new I18n(lang, 'gib', { ...texts, ...course });
     document.documentElement.lang = lang === 'zh' ? 'zh-Hans' : 'en';
     document.title = `${this.i18n.t('course.title')} · ${this.i18n.t('page.title')}`;

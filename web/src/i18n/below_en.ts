@@ -46,6 +46,9 @@ export const belowEn = {
   'symbol.in': 'input features',
   'symbol.out': 'output features',
   'symbol.c': 'tokens in the cache',
+  'symbol.E': 'experts',
+  'symbol.ffn_e': 'MLP width of an expert',
+  'symbol.b*s*k': 'tokens times experts each visits',
 
   'measured.intro': 'Run this on the machine in question, then drop measured.json anywhere on this page.',
   'measured.sample': 'A sample measured on a host',
@@ -209,6 +212,8 @@ export const belowEn = {
   'compare.remove': 'Remove {name}',
   'compare.refused': 'not computed',
 
+  'share.embed': 'Put it into a page of yours',
+  'share.embed.text': 'Computed live in your readers’ browsers. Readers may change what you name in controls="batch seq".',
   'export.heading': 'Take it with you',
   'export.markdown': 'Copy a summary (Markdown)',
   'export.csv': 'Ledger as CSV',

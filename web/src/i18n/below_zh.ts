@@ -48,6 +48,9 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'symbol.in': '输入特征数',
   'symbol.out': '输出特征数',
   'symbol.c': '缓存中的词元数',
+  'symbol.E': '专家数',
+  'symbol.ffn_e': '单个专家的 MLP 宽度',
+  'symbol.b*s*k': 'token 数 × 每个 token 访问的专家数',
 
   'measured.intro': '在目标机器上运行下面的命令，然后把 measured.json 拖到本页任意位置。',
   'measured.sample': '在主机上实测的样例',
@@ -211,6 +214,8 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'compare.remove': '移除 {name}',
   'compare.refused': '尚不能计算',
 
+  'share.embed': '放进你自己的网页',
+  'share.embed.text': '在读者的浏览器中实时计算。用 controls="batch seq" 让读者改动这些参数。',
   'export.heading': '带走结果',
   'export.markdown': '复制摘要 (Markdown)',
   'export.csv': '账目 CSV',
