@@ -198,3 +198,16 @@ test('a frame is as high as its content, follows the address, and answers its pa
   await frame.locator('ml-verdict').waitFor();
   await page.waitForFunction((bar) => document.querySelector('iframe').getBoundingClientRect().height < bar, bar);
 }));
+
+test('the page gives a line that shows the same elsewhere', async () => {
+  const { page, context, faults } = await openPage(browser, `${origin}/ledger/#v=1&model=tinyllama-1.1b&method=lora&rank=8&seq=1024&show=bytes`);
+  const snippet = await page.locator('ml-share pre.embed').innerText();
+  const peak = await page.locator('ml-figures .value').nth(1).innerText();
+  await context.close();
+  assert.deepEqual(faults, []);
+  await host(document(snippet.replace(/<script.*<\/script>/, '')), async (other) => {
+    await embed(other).locator('ml-verdict').waitFor();
+    const { peaks } = await report(other);
+    assert.equal(`${peaks.allocated_bytes.toLocaleString('en')} B`, peak);
+  });
+});
