@@ -41,6 +41,9 @@ constexpr Reason kReasons[] = {
     {"expert_adapters_are_plain",
      "PEFT adapts routers and experts as parameters, without DoRA and without lora_dropout; leave them out of targets, "
      "or these at their defaults"},
+    {"family_attention_not_modelled",
+     "this family's own code is not modelled with this attention; leave it at sdpa, which stands for the family's "
+     "default"},
     {"selective_experts_not_modelled",
      "selective checkpointing is not modelled for mixtures of experts; use full checkpointing"},
     {"seq_beyond_positions", "the model has no position embeddings beyond max_position_embeddings"},

@@ -29,6 +29,7 @@ std::uint64_t flops_of(const Trace& trace, const Run& run) {
     case OpKind::bmm:
       return product(out[0], in[0]);
     case OpKind::addmm:
+    case OpKind::baddbmm:
       return product(out[0], in[1]);
     case OpKind::grouped_mm:  // a matrix a group: over rows, or over parts of the inner dimension
       return out[0].rank == 2 ? product(out[0], in[0]) : twice(in[0].sizes[0], in[0].sizes[1], in[1].sizes[1]);

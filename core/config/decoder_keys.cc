@@ -90,7 +90,17 @@ void read_falcon(Fields& fields, ModelConfig& config) {
   } else if (grouped && norms == 2) {
     config.style.layout = Layout::parallel_two;
   }
+  config.style.grouped_heads = grouped;
   if (switched_on(fields, "alibi")) config.style.position = Position::alibi;
+  // Falcon-RW's blocks, one after the other and biased by distance, are not built.
+  if (!parallel || config.style.position == Position::alibi) config.untraced = "variant_step_not_modelled";
+}
+
+// transformers models/bloom/modeling_bloom.py: its MLP knows one activation.
+void read_bloom(Fields& fields, ModelConfig& config) {
+  config.act = Act::gelu_bloom;
+  if (switched_on(fields, "apply_residual_connection_post_layernorm") || switched_on(fields, "slow_but_exact"))
+    config.untraced = "variant_step_not_modelled";
 }
 
 Problem inconsistent(const char* keys, std::uint64_t a, std::uint64_t b, const char* rule) {
@@ -219,6 +229,8 @@ void read_numbers(Fields& fields, ModelConfig& config) {
   config.embedding_dropout = number(fields, "embd_pdrop", 0, 1);
   config.residual_dropout = number(fields, "resid_pdrop", 0, 1);
   config.attention_dropout = number(fields, "attn_pdrop", 0, 1);
+  if (fields.has_default("hidden_dropout")) config.residual_dropout = number(fields, "hidden_dropout", 0, 1);
+  if (fields.has_default("attention_dropout")) config.attention_dropout = number(fields, "attention_dropout", 0, 1);
 }
 
 // Variants that the modules do not build: counted, not traced.
@@ -262,6 +274,7 @@ Result<ModelConfig> read_decoder(const Json& root, const Family& family) {
   read_window(fields, config);
   check_heads(fields, config);
   read_activation(fields, config);
+  if (config.model_type == "bloom") read_bloom(fields, config);
   read_rope(fields, config);
   read_nope(fields, config);
   read_moe(fields, config);

@@ -200,18 +200,24 @@ constexpr std::array kFamilies = {
             .projections = Projections::by_head,
             .feed = Feed::plain,
             .position = Position::alibi,
-            .embedding_norm = true},
+            .embedding_norm = true,
+            .traced = true},
            R"({"vocab_size":250880,"hidden_size":64,"num_hidden_layers":2,"num_attention_heads":8,)"
            R"("rms_norm_eps":1e-5,"hidden_activation":"gelu","attention_bias":true,"mlp_bias":true,)"
-           R"("tie_word_embeddings":true})",
+           R"("tie_word_embeddings":true,"hidden_dropout":0.0,"attention_dropout":0.0,)"
+           R"("apply_residual_connection_post_layernorm":false,"slow_but_exact":false})",
            "BloomConfig"},
     Family{
         "falcon",
-        {.norm = NormKind::layer, .layout = Layout::parallel, .projections = Projections::by_head, .feed = Feed::plain},
+        {.norm = NormKind::layer,
+         .layout = Layout::parallel,
+         .projections = Projections::falcon,
+         .feed = Feed::plain,
+         .traced = true},
         R"({"vocab_size":65024,"hidden_size":4544,"num_hidden_layers":32,"num_attention_heads":71,)"
         R"("max_position_embeddings":2048,"rms_norm_eps":1e-5,"hidden_activation":"gelu","multi_query":true,)"
         R"("parallel_attn":true,"new_decoder_architecture":false,"alibi":false,"bias":false,"num_ln_in_parallel_attn":null,)"
-        R"("tie_word_embeddings":true})",
+        R"("tie_word_embeddings":true,"hidden_dropout":0.0,"attention_dropout":0.0})",
         "FalconConfig"},
     Family{"deepseek_v2",
            {.projections = Projections::latent, .moe = MoeRule::first_dense},

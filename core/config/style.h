@@ -29,7 +29,8 @@ enum class Layout : std::uint8_t {
 enum class Projections : std::uint8_t {
   separate,  // q, k and v
   sliced,    // one product, cut into q, k and v along its width (Phi-3)
-  by_head,   // one product, q, k and v side by side for each head or group (GPT-NeoX, BLOOM, Falcon)
+  by_head,   // one product, q, k and v side by side for each head (GPT-NeoX, BLOOM)
+  falcon,    // the same for each group of heads, keys and values copied out
   conv,      // GPT-2's Conv1D: one product with the weight as [in, out]
   latent,    // DeepSeek's low-rank queries, keys and values
 };
@@ -43,7 +44,7 @@ enum class Routing : std::uint8_t {
   softmax,       // Mixtral: of all experts' probabilities the k largest, in fp32
   softmax_cast,  // Qwen: the same in the logits' dtype
 };
-enum class Act : std::uint8_t { silu, gelu, gelu_tanh, gelu_new, relu, count_ };
+enum class Act : std::uint8_t { silu, gelu, gelu_tanh, gelu_new, gelu_bloom, relu, count_ };
 
 struct Style {
   NormKind norm = NormKind::rms;
@@ -54,12 +55,13 @@ struct Style {
   Position position = Position::rotary;
   MoeRule moe = MoeRule::none;
   Routing routing = Routing::softmax;
-  bool qkv_bias = false;      // on q, k and v whatever attention_bias says
-  bool bias_skips_o = false;  // attention_bias is for q, k and v only
-  bool shared_gate = false;   // the shared expert has a gate of its own
-  bool expert_bias = false;   // experts and router have biases
-  bool sinks = false;         // one learned logit a head
-  bool head_bias = false;     // on the output layer
+  bool qkv_bias = false;       // on q, k and v whatever attention_bias says
+  bool bias_skips_o = false;   // attention_bias is for q, k and v only
+  bool shared_gate = false;    // the shared expert has a gate of its own
+  bool expert_bias = false;    // experts and router have biases
+  bool grouped_heads = false;  // of falcon: new_decoder_architecture
+  bool sinks = false;          // one learned logit a head
+  bool head_bias = false;      // on the output layer
   bool embedding_norm = false;
   bool traced = false;  // core/models builds and runs it
 

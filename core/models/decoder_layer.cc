@@ -3,6 +3,9 @@
 #include <string>
 #include <tuple>
 
+#include "core/models/bloom.h"
+#include "core/models/falcon.h"
+
 namespace ledger {
 namespace {
 
@@ -118,8 +121,15 @@ DecoderLayer DecoderLayer::make(ModuleBuilder& builder, const ModelConfig& c, co
   return layer;
 }
 
-Tensor DecoderLayer::forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims) const {
+Tensor DecoderLayer::forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims,
+                             Tensor* weights) const {
   if (self_attn.projections == Projections::conv) return pre_gpt2(*this, hidden, context, dims);
+  if (self_attn.projections == Projections::falcon) return falcon_layer(*this, hidden, context, dims);
+  if (context.alibi) {
+    auto [output, probabilities] = bloom_layer(*this, hidden, context, dims);
+    if (weights != nullptr) *weights = std::move(probabilities);
+    return std::move(output);
+  }
   constexpr Tensor (*kForward[])(Layer, const Tensor&, const LayerContext&, const DecoderDims&) = {
       pre, post, sandwich, parallel, parallel_two};
   return kForward[static_cast<std::size_t>(layout)](*this, hidden, context, dims);

@@ -20,7 +20,9 @@ struct DecoderLayer {
 
   static DecoderLayer make(ModuleBuilder& builder, const ModelConfig& config, const DecoderDims& dims,
                            std::size_t index);
-  Tensor forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims) const;
+  // `weights`: what the layer returns beside, where it does; the model holds it until the next layer has run.
+  Tensor forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims,
+                 Tensor* weights = nullptr) const;
 };
 
 }  // namespace ledger

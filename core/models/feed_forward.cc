@@ -62,6 +62,11 @@ Tensor activate(Act act, const Tensor& x) {
   }
 }
 
+Product product_of(const ModelConfig& config) {
+  if (config.style.projections == Projections::conv) return Product::conv1d;
+  return config.style.projections == Projections::falcon ? Product::matmul : Product::linear;
+}
+
 FeedForward FeedForward::make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
                               const ModuleNames& names, Dim hidden, Dim width) {
   const Tape::Scope scope(builder.tape(), names.mlp);
@@ -71,14 +76,14 @@ FeedForward FeedForward::make(ModuleBuilder& builder, const std::string& path, c
   mlp.feed = config.style.feed;
   mlp.act = config.act;
   mlp.dropout = config.residual_dropout;
-  const bool conv = config.style.projections == Projections::conv;
+  const Product product = product_of(config);
   if (mlp.feed == Feed::gated) mlp.gate = Linear::make(builder, at, names.gate, hidden, width, config.mlp_bias);
   if (mlp.feed == Feed::gated_fused) {
     mlp.up = Linear::make(builder, at, names.gate_up, hidden, {times(2, width.size), Sym::none}, config.mlp_bias);
   } else {
-    mlp.up = Linear::make(builder, at, names.up, hidden, width, config.mlp_bias, conv);
+    mlp.up = Linear::make(builder, at, names.up, hidden, width, config.mlp_bias, product);
   }
-  mlp.down = Linear::make(builder, at, names.down, width, hidden, config.mlp_bias, conv);
+  mlp.down = Linear::make(builder, at, names.down, width, hidden, config.mlp_bias, product);
   return mlp;
 }
 

@@ -12,6 +12,9 @@ namespace ledger {
 // transformers activations.py, ACT2CLS.
 Tensor activate(Act act, const Tensor& x);
 
+// How a family writes its linear layers.
+Product product_of(const ModelConfig& config);
+
 struct FeedForward {
   const char* name = "mlp";
   Feed feed = Feed::gated;

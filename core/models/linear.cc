@@ -96,7 +96,7 @@ Tensor Weight4bit::dequantise() const {
 }
 
 Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias,
-                    bool conv) {
+                    Product product) {
   Tape& tape = builder.tape();
   const Tape::Scope scope(tape, name);
   const LinearPolicy& policy = builder.policy();
@@ -109,8 +109,9 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
   } else if (policy.int8 && !output_layer) {
     linear.int8 = builder.weight_8bit(full, out, in);
   } else {
-    linear.conv = conv;
-    linear.weight = builder.parameter(full, conv ? Shape{in, out} : Shape{out, in}, Parameter::Role::matrix);
+    linear.product = product;
+    const Shape shape = product == Product::conv1d ? Shape{in, out} : Shape{out, in};
+    linear.weight = builder.parameter(full, shape, Parameter::Role::matrix);
   }
   if (bias) linear.bias = builder.parameter(full, {out}, Parameter::Role::bias, "bias");
   if (!output_layer && builder.adapts(name)) linear.adapter = builder.adapter(full, in, out);
@@ -119,7 +120,10 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
 
 Tensor Linear::base(const Tensor& x) const {
   if (int8) return matmul_8bit(x, *int8, bias);
-  if (!quantised) return conv ? conv1d(x, weight, bias) : linear(x, weight, bias);
+  if (!quantised) {
+    constexpr Tensor (*kProducts[])(const Tensor&, const Tensor&, const Tensor&) = {linear, conv1d, linear_by_matmul};
+    return kProducts[static_cast<std::size_t>(product)](x, weight, bias);
+  }
   // Linear4bit.forward: the input in the compute dtype, the result back in the input's.
   const Tensor input = to(x, DType::bf16);
   if (bias && bias.dtype() != DType::bf16) {

@@ -40,9 +40,15 @@ struct Adapter {
   double dropout = 0;
 };
 
+enum class Product : std::uint8_t {
+  linear,  // nn.Linear
+  conv1d,  // GPT-2's Conv1D: the weight is [in, out]
+  matmul,  // Falcon's: x @ W.T + bias
+};
+
 struct Linear {
   const char* name = "";
-  bool conv = false;    // GPT-2's Conv1D: the weight is [in, out]
+  Product product = Product::linear;
   Tensor weight;        // [out, in]
   mutable Tensor bias;  // [out] or empty; a 4-bit layer turns it into its compute dtype when it first runs
   std::optional<Weight4bit> quantised;
@@ -50,7 +56,7 @@ struct Linear {
   std::optional<Adapter> adapter;
 
   static Linear make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias,
-                     bool conv = false);
+                     Product product = Product::linear);
   Tensor forward(const Tensor& x) const;  // x [.., in] -> [.., out]
 
  private:

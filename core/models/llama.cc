@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include "core/models/attention.h"
+#include "core/models/bloom.h"
 #include "core/models/causal_lm_loss.h"
 
 namespace ledger {
@@ -22,6 +24,11 @@ Tensor scale_buffer(Tape& tape, double value, DType dtype) {
 // The window of every layer, where none sees everything.
 std::uint64_t window_of_all(const ModelConfig& c) {
   return std::count(c.full_layers.begin(), c.full_layers.end(), true) == 0 ? c.sliding_window : 0;
+}
+
+// BLOOM's class knows no other implementation, so the default becomes the written-out one.
+Attention attention_of(const ModelConfig& c, Attention asked) {
+  return c.style.position == Position::alibi ? Attention::eager : asked;
 }
 
 // Some layers look through a window and some at everything: transformers then makes a mask of each kind.
@@ -44,6 +51,9 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
       // Quantised models are loaded in bf16; preparing them widens parameters, not buffers.
       embed_scale_ =
           scale_buffer(tape, config.embedding_multiplier, options.linears.quantise ? DType::bf16 : options.weights);
+    if (config.style.embedding_norm)
+      embedding_norm_ =
+          Norm::make(builder, base, names_.embedding_norm, config.style.norm, dims_.h, config.rms_norm_eps);
     if (config.style.position == Position::learned) {
       const Dim rows{plus(config.max_position_embeddings, config.extra_positions), Sym::none};
       positions_ = Embedding::make(builder, base, "wpe", rows, dims_.h);
@@ -80,38 +90,43 @@ Tensor Llama::make_inputs(Tape& tape) {
   return load_token_ids(tape, dims_.b, dims_.s);
 }
 
-Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context) {
+Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) {
   Tape& tape = hidden.tape();
   const Tape::Layer number(tape, static_cast<std::int32_t>(index));
   const DecoderLayer& layer = layers_[index];
   // GradientCheckpointingLayer binds every keyword argument, position_ids too, into the function it hands to
   // checkpoint().
-  switch (options_.checkpointing) {
-    case Checkpointing::full:
-      return tape.checkpoint([this, index, hidden, context] { return forward_layer(index, hidden, context); });
-    case Checkpointing::selective:
-      return tape.checkpoint([this, index, hidden, context] { return forward_layer(index, hidden, context); },
-                             Keep::compute_intensive);
-    case Checkpointing::full_reentrant:
-      return tape.checkpoint_reentrant(
-          [&layer, &dims = dims_, context](const Tensor& input) { return layer.forward(input, context, dims); },
-          hidden);
-    case Checkpointing::offload:
-      return tape.checkpoint_offloaded(
-          [&layer, &dims = dims_, context](const Tensor& input) { return layer.forward(input, context, dims); },
-          hidden);
-    default:
-      return forward_layer(index, hidden, context);
+  const Checkpointing checkpointing = options_.checkpointing;
+  if (checkpointing == Checkpointing::full || checkpointing == Checkpointing::selective) {
+    const auto region = [this, index, hidden, context] {
+      Tensor beside;
+      Tensor output = forward_layer(index, hidden, context, beside);
+      return CheckpointOutputs{std::move(output), std::move(beside)};
+    };
+    const bool selective = checkpointing == Checkpointing::selective;
+    CheckpointOutputs outputs = tape.checkpoint_many(region, selective ? Keep::compute_intensive : Keep::nothing);
+    weights = std::move(outputs[1]);
+    return std::move(outputs[0]);
   }
+  if (checkpointing == Checkpointing::none) return forward_layer(index, hidden, context, weights);
+  const auto beside = std::make_shared<Tensor>();
+  const auto region = [&layer, &dims = dims_, context, beside](const Tensor& input) {
+    return layer.forward(input, context, dims, beside.get());
+  };
+  Tensor output = checkpointing == Checkpointing::offload ? tape.checkpoint_offloaded(region, hidden)
+                                                          : tape.checkpoint_reentrant(region, hidden);
+  weights = std::move(*beside);
+  return output;
 }
 
 // The layer's module call, with the hooks of whoever spreads its parameters. Inside a checkpointed region they run in
 // forward only: GradientCheckpointingLayer checkpoints the call, hooks included.
-Tensor Llama::forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context) const {
+Tensor Llama::forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context,
+                            Tensor& weights) const {
   const UnitId unit = kFirstLayerUnit + static_cast<UnitId>(index);
-  if (options_.units == nullptr) return layers_[index].forward(hidden, context, dims_);
+  if (options_.units == nullptr) return layers_[index].forward(hidden, context, dims_, &weights);
   const Tensor input = options_.units->before_forward(unit, hidden);
-  Tensor output = layers_[index].forward(input, context, dims_);
+  Tensor output = layers_[index].forward(input, context, dims_, &weights);
   options_.units->after_forward(unit, output);
   return output;
 }
@@ -135,22 +150,29 @@ Tensor Llama::decode(const Tensor& ids) {
   const bool multiplied = config_.embedding_multiplier != 0 && !embed_scale_;
   if (multiplied) inputs_embeds = inputs_embeds * config_.embedding_multiplier;  // Granite
   LayerContext context;
-  {
+  Tensor hidden = embedding_norm_ ? embedding_norm_->forward(inputs_embeds) : inputs_embeds;
+  Tensor attention_mask;  // BLOOM makes one where none is given
+  if (config_.style.position == Position::alibi) {
+    attention_mask = ones(tape, {dims_.b, dims_.s}, DType::f32);
+    context.alibi = make_alibi(attention_mask, dims_.nh, hidden.dtype());
+  } else {
     const Tape::Scope positions(tape, "position_ids");
     const Tape::In in(tape, Category::inputs);
     Tensor positions_1d = arange(tape, dims_.s);
     positions_1d = add(positions_1d, 0.0);  // + past_seen_tokens
     context.position_ids = unsqueeze(positions_1d, 0);
   }
-  context.mask = make_mask(options_.attention, tape, {.s = dims_.s, .keys = dims_.s, .window = window_of_all(config_)},
+  const Dim mask_rows = attention_mask ? dims_.b : Dim{1, Sym::none};
+  context.mask = make_mask(attention_of(config_, options_.attention), tape,
+                           {.b = mask_rows, .s = dims_.s, .keys = dims_.s, .window = window_of_all(config_)},
                            inputs_embeds.dtype());
-  Tensor hidden = inputs_embeds;
   if (positions_.weight) {
     const Tensor position_embeds = positions_.forward(context.position_ids);
     hidden = inputs_embeds + position_embeds;
     const Tape::Scope drop(tape, "drop");
     hidden = dropout(hidden, config_.embedding_dropout);
   }
+  Tensor weights;                // of the last layer that returned any
   LayerContext local = context;  // of sliding layers
   if (mixes_windows(config_))
     local.mask = make_mask(options_.attention, tape, {.s = dims_.s, .keys = dims_.s, .window = config_.sliding_window},
@@ -161,7 +183,9 @@ Tensor Llama::decode(const Tensor& ids) {
     const Tape::Scope layers(tape, "layers.*");
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const bool full = config_.full_layers.empty() || config_.full_layers[i];
-      hidden = run_layer(i, hidden, full ? context : local);
+      Tensor beside;
+      hidden = run_layer(i, hidden, full ? context : local, beside);
+      weights = std::move(beside);
     }
   }
   if (options_.units != nullptr) hidden = options_.units->before_forward(kHeadUnit, hidden);

@@ -22,10 +22,10 @@ class Llama : public Model {
 
  private:
   Tensor forward_with_loss(const Tensor& ids);
-  Tensor forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context) const;
+  Tensor forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) const;
   Tensor full_logits_loss(const Tensor& hidden, const Tensor& ids);
   Tensor decode(const Tensor& ids);  // LlamaModel.forward: last hidden state
-  Tensor run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context);
+  Tensor run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights);
   Tensor embed(const Tensor& ids);
   Tensor logits_of(const Tensor& hidden);
 
@@ -36,6 +36,7 @@ class Llama : public Model {
   Embedding embed_tokens_;
   Tensor embed_scale_;   // Gemma's, a buffer
   Embedding positions_;  // learned
+  std::optional<Norm> embedding_norm_;
   std::vector<DecoderLayer> layers_;
   Norm norm_;
   RotaryEmbedding rotary_emb_, rotary_local_;  // rotary_local_: of sliding layers, where they have their own

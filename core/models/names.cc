@@ -70,6 +70,18 @@ constexpr Row kRows[] = {
 
 constexpr ModuleNames kLlama;
 
+constexpr ModuleNames kFalconTwoNorms = {.base = "transformer",
+                                         .embed = "word_embeddings",
+                                         .layers = "h",
+                                         .final_norm = "ln_f",
+                                         .input_norm = "ln_attn",
+                                         .attention_norm = "ln_mlp",
+                                         .attention = "self_attention",
+                                         .qkv = "query_key_value",
+                                         .o = "dense",
+                                         .up = "dense_h_to_4h",
+                                         .down = "dense_4h_to_h"};
+
 // torchtune modules/{transformer,attention,feed_forward}.py.
 constexpr ModuleNames kTorchtune = {.base = "",
                                     .embed = "tok_embeddings",
@@ -85,6 +97,7 @@ constexpr ModuleNames kTorchtune = {.base = "",
 }  // namespace
 
 const ModuleNames& names_of(const ModelConfig& config, Stack stack) {
+  if (config.model_type == "falcon" && config.style.layout == Layout::parallel_two) return kFalconTwoNorms;
   if (stack == Stack::torchtune) return kTorchtune;
   for (const Row& row : kRows) {
     if (config.model_type == row.model_type) return row.names;

@@ -13,6 +13,7 @@ struct ModuleNames {
   const char* base = "model";
   const char* embed = "embed_tokens";
   const char* layers = "layers";
+  const char* embedding_norm = "word_embeddings_layernorm";
   const char* final_norm = "norm";
   const char* head = "lm_head";
   const char* input_norm = "input_layernorm";

@@ -2,6 +2,9 @@
 
 #include <tuple>
 
+#include "core/models/falcon.h"
+#include "core/models/feed_forward.h"
+
 namespace ledger {
 namespace {
 
@@ -31,16 +34,17 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
   attention.rotary = rotary_style(c);
   attention.options = {c.attention_scale, c.attention_dropout, c.attention_softcap};
   attention.dropout = c.residual_dropout;
-  const bool conv = c.style.projections == Projections::conv;
+  const Product product = product_of(c);
   if (c.style.projections == Projections::separate) {
     attention.q = Linear::make(builder, at, names.q, n.h, n.q_dim, bias);
     attention.k = Linear::make(builder, at, names.k, n.h, n.kv_dim, bias);
     attention.v = Linear::make(builder, at, names.v, n.h, n.kv_dim, bias);
   } else {
     const Dim all{plus(n.q_dim.size, times(2, n.kv_dim.size)), Sym::none};
-    attention.qkv = Linear::make(builder, at, names.qkv, n.h, all, bias, conv);
+    attention.qkv = Linear::make(builder, at, names.qkv, n.h, all, bias, product);
   }
-  attention.o = Linear::make(builder, at, names.o, n.q_dim, n.h, c.attention_bias && !c.style.bias_skips_o, conv);
+  attention.o = Linear::make(builder, at, names.o, n.q_dim, n.h, c.attention_bias && !c.style.bias_skips_o, product);
+  attention.grouped = c.style.projections == Projections::falcon && c.style.grouped_heads;
   attention.norms_before_heads = c.style.qk_norm == QkNorm::width;
   if (attention.norms_before_heads) {
     attention.q_norm = Norm::make(builder, at, names.q_norm, c.style.norm, n.q_dim, c.rms_norm_eps);
@@ -97,6 +101,8 @@ SelfAttention::Heads SelfAttention::project(const Tensor& hidden, const DecoderD
       return project_conv(hidden, n);
     case Projections::by_head:
       return project_by_head(hidden, n);
+    case Projections::falcon:
+      return falcon_heads(qkv.forward(hidden), n, grouped);
     default:
       return project_separately(hidden, n);
   }

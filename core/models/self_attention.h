@@ -18,6 +18,7 @@ namespace ledger {
 struct LayerContext {
   Rotary rotary;             // empty without rotary embedding
   Tensor mask;               // eager attention's, or empty
+  Tensor alibi;              // BLOOM's bias [b*nh, 1, s]
   Tensor position_ids;       // not used in the layer, but bound into what checkpointing keeps
   KvCache* cache = nullptr;  // while generating
 };
@@ -27,6 +28,7 @@ struct SelfAttention {
   Projections projections = Projections::separate;
   RotaryStyle rotary = RotaryStyle::halves;
   bool turned = true;               // false on layers without rotary embedding
+  bool grouped = false;             // Falcon's keys and values belong to groups of heads
   bool norms_before_heads = false;  // q_norm and k_norm over all heads at once (OLMo 2)
   Linear q, k, v;
   Linear qkv;
@@ -44,11 +46,12 @@ struct SelfAttention {
   // The projected output and, for eager attention, the weights that it returns beside it.
   std::pair<Tensor, Tensor> forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims) const;
 
- private:
   struct Heads {
     Tensor q, k, v;  // [b, n, s, d]
     Tensor whole;    // the product that they are views of, a local variable of the framework's forward
   };
+
+ private:
   Heads project(const Tensor& hidden, const DecoderDims& dims) const;
   Heads project_separately(const Tensor& hidden, const DecoderDims& dims) const;
   Heads project_sliced(const Tensor& hidden, const DecoderDims& dims) const;

@@ -164,6 +164,15 @@ void bmm(Node& node, const Gradients& in, Gradients& out) {
   if (node.needs(1)) out[1] = ledger::bmm(ledger::transpose(self, 1, 2), in[0]);
 }
 
+// baddbmm: maybe_multiply(the same, alpha).
+void baddbmm(Node& node, const Gradients& in, Gradients& out) {
+  bmm(node, in, out);
+  const double alpha = node.attr.x;
+  for (std::size_t i = 0; i < 2 && alpha != 1; ++i) {
+    if (out[i]) out[i] = out[i] * alpha;
+  }
+}
+
 void softmax(Node& node, const Gradients& in, Gradients& out) {
   const Tensor result = node.tape->unpack(node, 0);
   Tensor gradient = node.tape->empty(OpKind::softmax_backward, node.input_shape, node.input_dtype);

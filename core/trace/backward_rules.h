@@ -35,6 +35,7 @@ void reentrant(Node& node, const Gradients& in, Gradients& out);
 void sub(Node& node, const Gradients& in, Gradients& out);
 void div(Node& node, const Gradients& in, Gradients& out);
 void bmm(Node& node, const Gradients& in, Gradients& out);
+void baddbmm(Node& node, const Gradients& in, Gradients& out);
 void softmax(Node& node, const Gradients& in, Gradients& out);
 void dropout(Node& node, const Gradients& in, Gradients& out);
 void efficient_attention(Node& node, const Gradients& in, Gradients& out);

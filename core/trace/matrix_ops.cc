@@ -70,6 +70,22 @@ Tensor bmm(const Tensor& first, const Tensor& second) {
   return result;
 }
 
+Tensor baddbmm(const Tensor& added, const Tensor& first, const Tensor& second, double alpha) {
+  Tape& tape = first.tape();
+  const Tensor self = tape.autocast_low(added);
+  const Tensor a = tape.autocast_low(first);
+  const Tensor b = tape.autocast_low(second);
+  Node* node = tape.node(backward::baddbmm, {&a, &b});
+  if (node != nullptr) node->attr.x = alpha;
+  if (b.requires_grad()) tape.save(node, a);
+  if (a.requires_grad()) tape.save(node, b);
+  Tensor result = tape.empty(OpKind::baddbmm, {a.dim(0), a.dim(1), b.dim(2)}, a.dtype());
+  tape.ensure_cublas_workspace();
+  tape.run(OpKind::baddbmm, {&self, &a, &b}, {&result}, {alpha, {}});
+  tape.attach(node, result);
+  return result;
+}
+
 Tensor matmul(const Tensor& first, const Tensor& second) {
   Tape& tape = first.tape();
   const Tensor a = tape.autocast_low(first);
@@ -89,6 +105,17 @@ Tensor linear(const Tensor& input, const Tensor& master_weight, const Tensor& ma
   const Tensor transposed = transpose(weight, 0, 1);
   const Tensor product = bias ? addmm(bias, rows, transposed) : mm(rows, transposed);
   return x.rank() == 2 ? product : view(product, with_last(x.shape(), weight.dim(0)));
+}
+
+Tensor linear_by_matmul(const Tensor& input, const Tensor& master_weight, const Tensor& bias) {
+  Tape& tape = input.tape();
+  const Tensor transposed = transpose(master_weight, 0, 1);
+  const Tensor x = tape.autocast_low(input);
+  const Tensor weight = tape.autocast_low(transposed);
+  const Tensor rows = x.rank() == 2 ? x : reshape(x, rows_of(x.shape()));
+  const Tensor product = mm(rows, weight);
+  const Tensor result = x.rank() == 2 ? product : view(product, with_last(x.shape(), weight.dim(1)));
+  return bias ? result + bias : result;
 }
 
 Tensor conv1d(const Tensor& input, const Tensor& master_weight, const Tensor& master_bias) {

@@ -118,6 +118,10 @@ Tensor div(const Tensor& a, double b) {
   return unary_with_rule(OpKind::div_scalar, a, a.dtype(), backward::div_scalar, {b, {}});
 }
 
+Tensor rsub(const Tensor& a, double b) {
+  return unary(OpKind::rsub_scalar, a, a.dtype(), {b, {}});
+}
+
 Tensor neg(const Tensor& a) {
   return unary_with_rule(OpKind::neg, a, a.dtype(), backward::neg);
 }

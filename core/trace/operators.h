@@ -41,6 +41,7 @@ Tensor div(const Tensor& a, const Tensor& b);
 Tensor sqrt(const Tensor& a);                             // only without grad
 void mul_inplace(const Tensor& a, const Tensor& scalar);  // only without grad
 Tensor div(const Tensor& a, double b);
+Tensor rsub(const Tensor& a, double b);  // b - a, only without grad
 Tensor neg(const Tensor& a);
 Tensor pow(const Tensor& a, double exponent);
 Tensor rsqrt(const Tensor& a);
@@ -90,9 +91,14 @@ Tensor eye(Tape& tape, Dim n, DType dtype);
 Tensor mm(const Tensor& a, const Tensor& b);
 Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b);
 Tensor bmm(const Tensor& a, const Tensor& b);
+// self + alpha a b; `self` needs no gradient and broadcasts.
+Tensor baddbmm(const Tensor& self, const Tensor& a, const Tensor& b, double alpha);
 Tensor matmul(const Tensor& a, const Tensor& b);  // [b,n,i,k] x [b,n,k,j], through bmm as ATen folds it
 // y = x W^T (+ bias); x [..., in], W [out, in]. Source: aten/src/ATen/native/Linear.cpp.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+// The same as x @ W.T + bias, which autocast casts at every use. Source: models/falcon/modeling_falcon.py,
+// FalconLinear.
+Tensor linear_by_matmul(const Tensor& x, const Tensor& weight, const Tensor& bias);
 // y = x W + bias; W [in, out]. Source: transformers pytorch_utils.py, Conv1D.
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
@@ -144,7 +150,9 @@ void index_put(const Tensor& destination, const Tensor& places, const Tensor& so
 // These two work in place: the result is another handle on `a`'s memory, and `a`'s value is gone.
 Tensor masked_fill_inplace(const Tensor& a, const Tensor& mask, double value);
 Tensor div_inplace(const Tensor& a, const Tensor& b);
-Tensor sum_over(const Tensor& a, int dim, bool keep);  // that dimension goes, or stays with size 1
+Tensor add_onto(const Tensor& a, const Tensor& b);           // as these two
+Tensor take(const Tensor& a, int dim, std::uint64_t index);  // a[..., [index], ...]: a copy
+Tensor sum_over(const Tensor& a, int dim, bool keep);        // that dimension goes, or stays with size 1
 // Rows [R, K] in groups that end at `ends` int32 [E], each by its matrix of [E, K, N]: torch._grouped_mm.
 Tensor grouped_mm(const Tensor& a, const Tensor& b, const Tensor& ends);
 

@@ -19,6 +19,7 @@ namespace ledger {
   X(load_parameter, "param")            /* out0 = parameter number a.i[0] of Trace::parameters, initialised by its name */ \
   X(load_buffer, "buffer")              /* out0 = rotary inverse frequencies, fp32 [d/2]: theta^(-2i/d), theta = a.x, scaled as Trace::rope says unless a.i[0] = 1 */ \
   X(load_constant, "buffer")            /* out0 = a.x, a scalar */ \
+  X(alibi_slopes, "pow.Scalar")         /* out0[n] fp32: the slopes of ALiBi for n heads, 2^(-8 i / n) where n is a power of two, else those of the next lower one and every other one of the next higher */ \
   X(load_tokens, "input")               /* out0 = token ids, int64 [b,s] */ \
   X(load_values, "input")               /* out0 = input features of a plain stack, uniform in [-1,1) */ \
   X(arange, "arange")                   /* out0[i] = i, int64 */ \
@@ -48,6 +49,7 @@ namespace ledger {
   X(mul_scalar, "mul.Scalar")           /* out0 = in0 * a.x */ \
   X(mul_inplace, "_foreach_mul_")       /* out0 = out0 * in1 (in0 is out0's view, in1 a scalar tensor) */ \
   X(div_scalar, "div.Scalar")           /* out0 = in0 / a.x */ \
+  X(rsub_scalar, "rsub.Scalar")         /* out0 = a.x - in0 */ \
   X(neg, "neg")                         /* out0 = -in0 */ \
   X(pow_scalar, "pow.Tensor_Scalar")    /* out0 = in0 ^ a.x */ \
   X(rsqrt, "rsqrt")                     /* out0 = 1 / sqrt(in0) */ \
@@ -82,6 +84,7 @@ namespace ledger {
   X(eye, "eye")                         /* out0[n,n] = identity */ \
   X(mm, "mm")                           /* out0[M,N] = in0[M,K] in1[K,N], accumulated in fp32 (fp64 for fp64); operands may be transposed views */ \
   X(addmm, "addmm")                     /* out0[M,N] = in0[N] + in1[M,K] in2[K,N] */ \
+  X(baddbmm, "baddbmm")                 /* out0[B,M,N] = in0 (broadcast) + a.x in1[B,M,K] in2[B,K,N] */ \
   X(bmm, "bmm")                         /* out0[B,M,N] = in0[B,M,K] in1[B,K,N] */ \
   /* tables */ \
   X(embedding, "embedding")             /* out0[...,h] = rows in1[...] of in0[V,h] */ \

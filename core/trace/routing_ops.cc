@@ -3,6 +3,8 @@
 // Sources: tools/autograd/derivatives.yaml (topk, div_, masked_fill_, sum, _grouped_mm); torch/csrc/autograd/
 // FunctionsManual.cpp (value_selecting_reduction_backward, _grouped_mm_mat1_backward, _grouped_mm_mat2_backward).
 
+#include <utility>
+
 #include "core/trace/backward_rules.h"
 #include "core/trace/operators.h"
 #include "core/trace/strides.h"
@@ -58,7 +60,46 @@ void grouped_mm_rule(Node& node, const Gradients& in, Gradients& out) {
                       : grouped_mm(ledger::transpose(rows, 0, 1), in[0], ends);
 }
 
+// `x` with dimension `dim` in front: what index_rows takes rows of. No node, for it is only looked at.
+Tensor in_front(const Tensor& x, std::size_t dim) {
+  Shape shape = x.shape();
+  Strides strides = x.impl()->strides;
+  std::swap(shape.sizes[0], shape.sizes[dim]);
+  std::swap(shape.syms[0], shape.syms[dim]);
+  std::swap(strides[0], strides[dim]);
+  return x.tape().view_of(x, shape, strides, 0);
+}
+
+void take_rule(Node& node, const Gradients& in, Gradients& out) {
+  const Tensor place = node.tape->unpack(node, 0);
+  const auto dim = static_cast<std::size_t>(node.attr.i[0]);
+  Tensor gradient = node.tape->empty(OpKind::index_rows_backward, node.input_shape, in[0].dtype());
+  const Tensor from = in_front(in[0], dim), to = in_front(gradient, dim);
+  node.tape->run(OpKind::index_rows_backward, {&from, &place}, {&to});
+  out[0] = gradient;
+}
+
 }  // namespace
+
+Tensor take(const Tensor& a, int dim, std::uint64_t index) {
+  Tape& tape = a.tape();
+  const Tensor place = full(tape, {{1, Sym::none}}, static_cast<double>(index), DType::i64);
+  Node* node = tape.node(take_rule, {&a});
+  if (node != nullptr) node->attr.i[0] = dim;
+  tape.save(node, place);
+  Shape shape = a.shape();
+  shape.set(static_cast<std::size_t>(dim), {1, Sym::none});
+  Tensor result = tape.empty(OpKind::index_rows, shape, a.dtype());
+  const Tensor from = in_front(a, static_cast<std::size_t>(dim)), to = in_front(result, static_cast<std::size_t>(dim));
+  tape.run(OpKind::index_rows, {&from, &place}, {&to});
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor add_onto(const Tensor& a, const Tensor& b) {
+  Node* node = a.tape().node(backward::add, {&a, &b});
+  return in_place(a, OpKind::add_inplace, b, node);
+}
 
 TopK topk(const Tensor& a, Dim k) {
   Tape& tape = a.tape();

@@ -69,6 +69,13 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) { return r.dora && adapts_experts(c, r); }},
     {"lora_dropout", "expert_adapters_are_plain",
      [](const ModelConfig& c, const Recipe& r) { return r.lora_dropout != 0 && adapts_experts(c, r); }},
+    // BLOOM's classes know the written-out attention only; Falcon's own of it is not built.
+    {"attention", "family_attention_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       if (c.style.position == Position::alibi)
+         return r.attention != Attention::sdpa && r.attention != Attention::eager;
+       return c.style.projections == Projections::falcon && r.attention == Attention::eager;
+     }},
     {"checkpointing", "selective_experts_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
        return c.moe.experts != 0 && r.checkpointing == Checkpointing::selective;

@@ -14,6 +14,7 @@ namespace ledger::host {
 void load_parameter(KernelCall& call);
 void load_buffer(KernelCall& call);
 void load_constant(KernelCall& call);
+void alibi_slopes(KernelCall& call);
 void load_tokens(KernelCall& call);
 void load_values(KernelCall& call);
 void eye(KernelCall& call);
@@ -38,6 +39,7 @@ void div_scalar(KernelCall& call);
 void sub(KernelCall& call);
 void div(KernelCall& call);
 void neg(KernelCall& call);
+void rsub_scalar(KernelCall& call);
 void pow_scalar(KernelCall& call);
 void sqrt(KernelCall& call);
 void rsqrt(KernelCall& call);
@@ -91,6 +93,7 @@ void embedding_backward(KernelCall& call);
 void mm(KernelCall& call);
 void addmm(KernelCall& call);
 void bmm(KernelCall& call);
+void baddbmm(KernelCall& call);
 
 // kernels_softmax.cc
 void softmax(KernelCall& call);

@@ -56,6 +56,20 @@ void load_constant(KernelCall& call) {
   generate<double>(call.out[0], [&](std::uint64_t) { return call.attr.x; });
 }
 
+// transformers models/bloom/modeling_bloom.py, build_alibi_tensor.
+void alibi_slopes(KernelCall& call) {
+  const std::uint64_t heads = call.out[0].sizes[0];
+  std::uint64_t whole = 1;
+  while (whole * 2 <= heads)
+    whole *= 2;
+  const auto base = [](std::uint64_t n) { return -std::exp2(3 - std::log2(static_cast<double>(n))); };  // log2 of it
+  generate<float>(call.out[0], [&](std::uint64_t i) {
+    const double exponent = i < whole ? base(whole) * static_cast<double>(i + 1)
+                                      : base(2 * whole) * static_cast<double>(2 * (i - whole) + 1);
+    return static_cast<float>(std::exp2(exponent));
+  });
+}
+
 void load_tokens(KernelCall& call) {
   const std::uint64_t vocab = call.trace.vocab_size;
   if (vocab == 0) {

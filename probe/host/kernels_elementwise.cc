@@ -99,6 +99,10 @@ void div(KernelCall& call) {
   map<2>(call, [](auto x, auto y) { return x / y; });
 }
 
+void rsub_scalar(KernelCall& call) {
+  map_scalar(call, [](auto x, auto scalar) { return scalar - x; });
+}
+
 void neg(KernelCall& call) {
   map<1>(call, [](auto x) { return -x; });
 }

@@ -1,4 +1,6 @@
 // kernels_matrix.cc - matrix products; gemm.h does the work.
+#include <vector>
+
 #include "probe/host/gemm.h"
 #include "probe/host/kernels.h"
 #include "probe/host/strided_loop.h"
@@ -49,6 +51,39 @@ void bmm(KernelCall& call) {
   for (std::uint64_t i = 0; i < batches && call.error == nullptr; ++i) {
     product(call, matrix_of(call.in[0], i), matrix_of(call.in[1], i), matrix_of(call.out[0], i));
   }
+}
+
+namespace {
+
+// out = in0 + alpha * the product that is in `scratch`, whose rows are dense.
+template <class C>
+void add_scaled(KernelCall& call) {
+  const HostView& out = call.out[0];
+  std::vector<C> scratch(out.numel());
+  const HostView product_view =
+      dense_view(out, reinterpret_cast<std::byte*>(scratch.data()), sizeof(C) == 8 ? DType::f64 : DType::f32);
+  for (std::uint64_t i = 0; i < out.sizes[0]; ++i)
+    multiply<C>(matrix_of(call.in[1], i), matrix_of(call.in[2], i), matrix_of(product_view, i));
+  const StridedLoop<3> loop(out, {out, call.in[0], product_view});
+  const C alpha = static_cast<C>(call.attr.x);
+  loop.for_each_row([&](auto at, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const C added = load_one<C>(at[1], call.in[0].dtype);
+      store_one(at[0], added + alpha * load_one<C>(at[2], product_view.dtype), out.dtype);
+      for (std::size_t n = 0; n < 3; ++n)
+        at[n] += loop.steps[0][n];
+    }
+  });
+}
+
+}  // namespace
+
+void baddbmm(KernelCall& call) {
+  if (!broadcasts_to(call.in[0], call.out[0])) {
+    call.error = "what is added does not broadcast to the product's shape";
+    return;
+  }
+  (needs_double(call) ? add_scaled<double> : add_scaled<float>)(call);
 }
 
 }  // namespace ledger::host

@@ -45,6 +45,12 @@ inline constexpr TinyFamily kFamilies[] = {
     {"glm4", R"("model_type":"glm4","num_key_value_heads":2,"head_dim":8)"},
     {"gpt_neox", R"("model_type":"gpt_neox","rotary_pct":0.5)"},
     {"gpt_neox_sequential", R"("model_type":"gpt_neox","rotary_pct":0.5,"use_parallel_residual":false)"},
+    {"bloom", R"("model_type":"bloom")"},
+    {"falcon", R"("model_type":"falcon")"},
+    {"falcon_groups", R"("model_type":"falcon","new_decoder_architecture":true,"num_kv_heads":2)"},
+    {"falcon_groups_one_norm",
+     R"("model_type":"falcon","new_decoder_architecture":true,"num_kv_heads":2,"num_ln_in_parallel_attn":1)"},
+    {"falcon_heads", R"("model_type":"falcon","multi_query":false,"bias":true)"},
     {"gpt2", R"("model_type":"gpt2","attn_pdrop":0.0,"resid_pdrop":0.2,"embd_pdrop":0.1)"},
 };
 

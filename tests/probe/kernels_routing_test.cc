@@ -50,6 +50,26 @@ TEST(RoutingKernels, MaskedFillBroadcasts) {
   EXPECT_EQ(out.values(), (std::vector<double>{1, 2, -1, -1}));
 }
 
+TEST(AlibiKernels, SlopesOfAPowerOfTwoAndOfOtherNumbers) {
+  const auto slopes = [](std::uint64_t heads) {
+    return run_op(OpKind::alibi_slopes, {}, {empty(DType::f32, {heads})})[0].values();
+  };
+  EXPECT_EQ(slopes(8), (std::vector<double>{0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625}));
+  const std::vector<double> six = slopes(6);
+  EXPECT_EQ(std::vector<double>(six.begin(), six.begin() + 4),
+            (std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625}));
+  EXPECT_EQ(six[4], 0.5) << "every other slope of the next power of two";
+  EXPECT_EQ(six[5], 0.125);
+}
+
+TEST(MatrixKernels, BaddbmmScalesTheProductAlone) {
+  const TestTensor added = dense(DType::f64, {1, 1, 2}, {10, 20});
+  const TestTensor a = dense(DType::f64, {2, 1, 2}, {1, 2, 3, 4}),
+                   b = dense(DType::f64, {2, 2, 2}, {1, 0, 0, 1, 2, 0, 0, 2});
+  const TestTensor out = run_op(OpKind::baddbmm, {added, a, b}, {empty(DType::f64, {2, 1, 2})}, {0.5, {}})[0];
+  EXPECT_EQ(out.values(), (std::vector<double>{10.5, 21, 13, 24}));
+}
+
 // Rows `first` to `end` of a matrix.
 TestTensor rows(const TestTensor& m, std::uint64_t first, std::uint64_t end) {
   TestTensor part = m;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/models/attention.h"
+#include "core/models/bloom.h"
 #include "core/models/feed_forward.h"
 #include "core/trace/operators.h"
 #include "probe/host/run_host.h"
@@ -205,6 +206,19 @@ const Program kPrograms[] = {
     {"eager_attention_grouped", [](const Material& m) { return attention(m, Attention::eager, kKvHeads); },
      kFp32Inside},
     {"parameter_used_transposed", [](const Material& m) { return transpose(m.matrix, 0, 1) * m.vector; }},
+    {"baddbmm",
+     [](const Material& m) {
+       const Tensor added = full(m.x.tape(), {kB, kOne, kS}, 0.5, DType::f64);
+       return baddbmm(added, m.x, transpose(m.y, 1, 2), 0.3);
+     }},
+    {"bloom_gelu", [](const Material& m) { return bloom_gelu(m.x * 20.0); }, 1e-3},  // its constants have six digits
+    {"linear_by_matmul", [](const Material& m) { return linear_by_matmul(m.x, m.matrix, m.vector); }},
+    {"take",
+     [](const Material& m) {
+       const Tensor x = product(m);
+       return take(x, 1, 3) * take(x, 1, 0);
+     }},
+    {"add_onto", [](const Material& m) { return add_onto(m.x * 3.0, product(m)); }},
     {"sigmoid", [](const Material& m) { return sigmoid(m.x * 20.0); }},
     {"sum_over", [](const Material& m) { return sum_over(m.x * m.y, 1, false) * m.vector; }},
     {"sum_over_kept", [](const Material& m) { return m.x * sum_over(m.y, -1, true); }},

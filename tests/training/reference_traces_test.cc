@@ -159,7 +159,7 @@ TEST(ReferenceTraces, IdsAreDifferent) {
   std::sort(ids.begin(), ids.end());
   const auto twice = std::adjacent_find(ids.begin(), ids.end());
   EXPECT_TRUE(twice == ids.end()) << *twice;
-  EXPECT_GE(ids.size(), 141u);
+  EXPECT_GE(ids.size(), 146u);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ export const problemsEn = {
   'reason.adapters_need_a_decoder': 'LoRA and QLoRA put adapters on the linear layers of a decoder, and a plain stack is none. Set the method to full.',
   'reason.expert_targets_go_together': 'The experts’ gate and up projections are one parameter in transformers 5: PEFT takes both names as targets, or none.',
   'reason.expert_adapters_are_plain': 'PEFT adapts routers and experts as parameters, without DoRA and without LoRA dropout. Leave them out of the targets, or these at their defaults.',
+  'reason.family_attention_not_modelled': 'This family’s own code is not modelled with this attention. Leave it at sdpa, which stands for the family’s default.',
   'reason.selective_experts_not_modelled': 'Selective checkpointing is not modelled for mixtures of experts. Use full checkpointing.',
   'reason.family_step_not_modelled': 'The parameters of this family ({read}) are counted, but its training step is not modelled yet.',
   'reason.variant_step_not_modelled': 'This variant of {read} is counted, but its training step is not modelled yet.',

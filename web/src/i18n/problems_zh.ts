@@ -20,6 +20,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.adapters_need_a_decoder': 'LoRA 和 QLoRA 的适配器加在解码器的线性层上，而普通层堆叠不是解码器。请将方法设为 full。',
   'reason.expert_targets_go_together': 'transformers 5 把专家的 gate 与 up 投影合成一个参数：PEFT 的 targets 要么两个名字都写，要么都不写。',
   'reason.expert_adapters_are_plain': 'PEFT 把路由器与专家当作参数来适配，不支持 DoRA 与 LoRA dropout。请从 targets 中去掉它们，或让这两项保持默认。',
+  'reason.family_attention_not_modelled': '此系列自己的代码在这种注意力实现下尚未建模。请保持 sdpa，它代表该系列的默认实现。',
   'reason.selective_experts_not_modelled': '混合专家模型的选择性检查点尚未建模，请使用完整检查点（full）。',
   'reason.family_step_not_modelled': '此系列（{read}）的参数量已统计，训练步骤尚未建模。',
   'reason.variant_step_not_modelled': '{read} 的这一变体的参数量已统计，训练步骤尚未建模。',
