@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { brotliCompressSync } from 'node:zlib';
 
 const build = fileURLToPath(new URL('../build/', import.meta.url));
-const BUDGETS_KB = { 'wasm/ledger.wasm': 60, 'first load': 120 };
+const BUDGETS_KB = { 'wasm/ledger_first.wasm': 80, 'first load': 120 };
 
 function* files(folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
@@ -23,11 +23,12 @@ function row(name, raw, compressed) {
 }
 
 const compressed = (path) => brotliCompressSync(readFileSync(path)).length;
-const wasm = join(build, 'wasm/ledger.wasm');
-if (existsSync(wasm)) row('wasm/ledger.wasm', statSync(wasm).size, compressed(wasm));
+for (const name of ['wasm/ledger_first.wasm', 'wasm/ledger_rest.wasm']) {
+  if (existsSync(join(build, name))) row(name, statSync(join(build, name)).size, compressed(join(build, name)));
+}
 
 // First load: what index.html needs before anything is chosen; presets, measured results, other languages and embeds come on demand.
-const ON_DEMAND = /^(presets|measured|embed|examples|docs|schema|icons)\/|^parts\/(?!en-|chunk-)|^worker\.js$|single|offline|\.(png|webmanifest|txt|xml)$|^sw\.js$|^oom/;
+const ON_DEMAND = /^(presets|measured|embed|examples|docs|schema|icons)\/|^parts\/(?!en-|chunk-)|^worker\.js$|single|offline|\.(png|webmanifest|txt|xml)$|^sw\.js$|^oom|^ledger_rest/;
 const site = join(build, 'site');
 const total = [0, 0];
 for (const path of existsSync(site) ? files(site) : []) {

@@ -1,6 +1,6 @@
 // build.mjs - writes the static site: node web/build.mjs [--wasm DIR] [--out DIR] [--measured DIR]
 //
-// DIR of --wasm holds ledger.js and ledger.wasm (default ../build/wasm, where the preset wasm-release leaves them); the
+// DIR of --wasm holds ledger.js, ledger.wasm and its two parts (default ../build/wasm, where the preset wasm-release leaves them); the
 // site goes to --out (default ../build/site). --measured: a folder of probe results to lay beside the page.
 
 import { build, transform } from 'esbuild';
@@ -21,7 +21,8 @@ const wasmDir = resolve(flags.wasm ?? join(here, '../build/wasm'));
 const out = resolve(flags.out ?? join(here, '../build/site'));
 
 const MODULES = ['ledger', 'oom', 'lesson'];
-for (const name of MODULES.flatMap((module) => [`${module}.js`, `${module}.wasm`])) {
+const WASM = ['ledger_first.wasm', 'ledger_rest.wasm', 'oom.wasm', 'lesson.wasm']; // the ledger in two parts
+for (const name of [...MODULES.map((module) => `${module}.js`), 'ledger.wasm', ...WASM]) {
   if (!existsSync(join(wasmDir, name))) fail(`${name} is not in ${wasmDir}. Build the WASM module first, or name its folder with --wasm DIR.`);
 }
 
@@ -120,7 +121,7 @@ const singleModule = {
 
 // Everything that a visit may ask for, but for measurements, which are looked for anew each time.
 async function writeServiceWorker() {
-  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'oom_view.js', 'course/index.html', 'course.js', ...MODULES.flatMap((module) => [`${module}.js`, `${module}.wasm`]), ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
+  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'oom_view.js', 'course/index.html', 'course.js', ...MODULES.map((module) => `${module}.js`), ...WASM, ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
   const contents = await Promise.all(names.map((name) => readFile(join(out, name))));
   const version = createHash('sha256').update(Buffer.concat(contents)).digest('hex').slice(0, 12);
   const source = await readFile(join(here, 'src/sw.js'), 'utf8');
@@ -143,8 +144,8 @@ async function writeGlue() {
   for (const module of MODULES) {
     const glue = await transform(await readFile(join(wasmDir, `${module}.js`), 'utf8'), { minify: true, format: 'esm' });
     await writeFile(join(out, `${module}.js`), glue.code);
-    if (wasmDir !== out) await copyFile(join(wasmDir, `${module}.wasm`), join(out, `${module}.wasm`));
   }
+  for (const name of WASM) if (wasmDir !== out) await copyFile(join(wasmDir, name), join(out, name));
 }
 
 // Plain config.json files, for whoever wants one as a file.
@@ -166,7 +167,7 @@ async function writeMeasured() {
 async function report(shared) {
   let total = 0;
   const texts = (await readdir(join(out, 'parts'))).filter((name) => name.startsWith('en-')).map((name) => `parts/${name}`);
-  for (const name of ['index.html', 'page.css', 'page.js', ...shared, ...texts, 'ledger.js', 'ledger.wasm']) {
+  for (const name of ['index.html', 'page.css', 'page.js', ...shared, ...texts, 'ledger.js', 'ledger_first.wasm']) {
     const bytes = await readFile(join(out, name));
     const small = brotliCompressSync(bytes).length;
     total += small;

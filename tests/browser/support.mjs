@@ -10,6 +10,7 @@ import { join, resolve } from 'node:path';
 import { after, before } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { createSite, listen } from '../../web/serve.mjs';
+import { loadParts } from '../wasm/parts.mjs';
 
 const requireWeb = createRequire(new URL('../../web/package.json', import.meta.url));
 const { chromium } = requireWeb('playwright-core');
@@ -121,8 +122,7 @@ export async function axe(page) {
 
 // The very module that the page loads, in node.
 export async function loadLedger() {
-  const { default: createLedger } = await import(pathToFileURL(join(SITE, 'ledger.js')).href);
-  return createLedger({ wasmBinary: readFileSync(join(SITE, 'ledger.wasm')) });
+  return loadParts(SITE, ['ledger_first.wasm', 'ledger_rest.wasm']);
 }
 
 export function preset(id) {

@@ -2,14 +2,14 @@
 
 import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
-import { CoreFailure, loadCore } from '../core/loader.js';
+import { CoreFailure, loadFirst } from '../core/loader.js';
 import { problem, type Problem, type Report } from '../core/types.js';
 import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { refusedValues, type Refused } from '../state/availability.js';
 import { configText, isPlain, type Lang } from '../state/request.js';
 import { modelName } from './model_name.js';
 import { SINGLE, SITE } from '../core/site.js';
-import { hashLang } from '../state/hash.js';
+import { hashLang, isFirstQuestion } from '../state/hash.js';
 import { courseTable, pinned, unpinned } from '../state/pins.js';
 import { Trail } from '../state/trail.js';
 import { fetchSamples } from '../state/samples.js';
@@ -27,7 +27,6 @@ import './page_header.js';
 import './problem_note.js';
 import './recipe_form.js';
 import './scenarios.js';
-import { importedMessage } from './imported_message.js';
 import { headlineText } from './verdict_view.js';
 
 const QUIET_MS = 200;
@@ -49,12 +48,13 @@ export class MemoryLedger extends LitElement {
   private spoken: Lang | undefined; // the language last asked for
   private readonly announcer = new Announcer();
   private readonly drop = new DropController(this, {
-    file: (file) => void this.session?.readFile(file),
-    text: (text) => void this.session?.readText(text, '', false),
+    file: (file) => void this.session?.core.complete().then(() => this.session?.readFile(file)),
+    text: (text) => void this.session?.core.complete().then(() => this.session?.readText(text, '', false)),
   });
   private readonly sight = new SightController(this, () => this.renderRoot.querySelector('main'));
   private readonly onHash = (): void => {
-    if (this.session && location.hash !== this.session.hash) void this.session.open(location.hash);
+    const { session } = this;
+    if (session && location.hash !== session.hash) void session.core.complete().then(() => session.open(location.hash));
   };
 
   constructor() {
@@ -77,9 +77,12 @@ export class MemoryLedger extends LitElement {
 
   private async start(): Promise<void> {
     try {
-      const core = await loadCore();
+      const core = await loadFirst();
+      if (!isFirstQuestion(location.hash)) await core.complete();
       const session = new Session(core, () => this.sessionChanged());
       this.session = session;
+      this.requestUpdate();
+      await core.complete();
       await session.open(location.hash);
       this.resting = setTimeout(() => void this.loadBelow(), AT_REST_MS);
     } catch (error) {
@@ -102,6 +105,7 @@ export class MemoryLedger extends LitElement {
   }
 
   private async addSamples(): Promise<void> {
+    await this.session?.core.complete();
     for (const sample of await fetchSamples(SITE)) this.session?.addMeasured(sample.text, sample.name, true);
   }
 
@@ -152,6 +156,7 @@ export class MemoryLedger extends LitElement {
     const { session } = this;
     const change = event.detail;
     if (!session) return;
+    if (!session.core.whole) return void session.core.complete().then(() => this.onChange(event));
     switch (change.kind) {
       case 'preset': return session.setPreset(change.id);
       case 'scenario': return session.setScenario(change.scenario);
@@ -258,8 +263,8 @@ export class MemoryLedger extends LitElement {
     if (!said) return undefined;
     if (said.kind === 'problem') return { problem: said.problem };
     const name = said.name ? `${i18n.t('box.name', { name: said.name })} ` : '';
+    if (said.kind === 'imported') return { text: name + said.say(i18n.lang) };
     if (said.kind === 'config') return { text: name + i18n.t('box.config', { family: said.family, params: i18n.format.count(said.params) }) };
-    if (said.kind === 'imported') return importedMessage(said, i18n);
     if (said.kind === 'recipe') return { text: name + i18n.t('box.recipe', { keys: said.keys.join(', ') }) };
     return { text: name + i18n.t(`box.${said.kind}`) };
   }

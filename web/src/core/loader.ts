@@ -1,8 +1,9 @@
-// loader.ts - loads ledger.js / ledger.wasm once and wraps its string-in, string-out functions.
+// loader.ts - loads the core once, its first part first, and wraps its string-in, string-out functions.
 //
 // Whatever goes wrong ends as a Problem that the page can put into words; there is no state "still loading" for ever.
 
-import { createModule, type Module } from './module.js';
+import { createModule, PartMissing, type Module } from './module.js';
+import { SINGLE } from './site.js';
 import { problem, type Catalogue, type Comparison, type Outcome, type Problem, type Recipe, type Report } from './types.js';
 
 const START_LIMIT_MS = 15_000;
@@ -16,9 +17,25 @@ export class CoreFailure extends Error {
 
 export class Core {
   readonly catalogue: Catalogue;
+  private completing: Promise<void> | undefined;
 
-  constructor(private readonly module: Module) {
+  // whole: false when `module` is the first part alone; what that cannot answer comes back as `core_incomplete`.
+  constructor(private module: Module, private isWhole: boolean) {
     this.catalogue = JSON.parse(module.catalogue()) as Catalogue;
+  }
+
+  get whole(): boolean {
+    return this.isWhole;
+  }
+
+  // Loads the rest, once. An instance that stopped half-way is not used again: all of the core starts anew.
+  complete(): Promise<void> {
+    if (this.isWhole) return Promise.resolve();
+    this.completing ??= startModule(true).then((module) => {
+      this.module = module;
+      this.isWhole = true;
+    });
+    return this.completing;
   }
 
   predict(config: string, recipe: Recipe, points = TIMELINE_POINTS): Outcome<Report> {
@@ -40,7 +57,7 @@ export class Core {
     try {
       answer = JSON.parse(run()) as Record<string, unknown>;
     } catch (error) {
-      return { ok: false, problem: problem('core_crashed', { read: String(error) }) };
+      return { ok: false, problem: problem(error instanceof PartMissing ? 'core_incomplete' : 'core_crashed', { read: String(error) }) };
     }
     if (answer['problem']) return { ok: false, problem: answer['problem'] as Problem };
     return { ok: true, value: (answer[name] ?? answer) as T };
@@ -60,24 +77,31 @@ function timeout(): Promise<never> {
   });
 }
 
-export async function startModule(): Promise<Module> {
+export async function startModule(whole: boolean): Promise<Module> {
   if (typeof WebAssembly !== 'object') throw new CoreFailure(problem('no_wasm'));
   const stderr: string[] = [];
   try {
-    return await createModule({ print: () => {}, printErr: (line: string) => void stderr.push(line) });
+    return await createModule({ print: () => {}, printErr: (line: string) => void stderr.push(line) }, whole);
   } catch (error) {
     throw new CoreFailure(reasonFor(error, stderr));
   }
 }
 
-async function start(): Promise<Core> {
-  return new Core(await startModule());
+async function start(whole: boolean): Promise<Core> {
+  return Promise.race([startModule(whole).then((module) => new Core(module, whole)), timeout()]);
 }
 
-let loading: Promise<Core> | undefined;
+let first: Promise<Core> | undefined;
+let all: Promise<Core> | undefined;
 
-// One instance a page, however many elements ask for it.
+// Both: one instance a page, however many elements ask for it. The first part alone, to be completed:
+export function loadFirst(): Promise<Core> {
+  first ??= start(SINGLE);
+  return first;
+}
+
+// All of the core at once:
 export function loadCore(): Promise<Core> {
-  loading ??= Promise.race([start(), timeout()]);
-  return loading;
+  all ??= start(true);
+  return all;
 }

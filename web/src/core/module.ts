@@ -1,5 +1,7 @@
-// module.ts - the glue that emscripten wrote, and where its WASM is: two files beside the page. module_single.ts has both
-// inside the page.
+// module.ts - the glue that emscripten wrote, and where its WASM is: files beside the page. module_single.ts has them inside
+// the page.
+//
+// The core comes in two parts (wasm/split.mjs): the first answers what the page asks when it opens, the rest everything else.
 
 import { SITE } from './site.js';
 
@@ -12,14 +14,49 @@ export interface Module {
 }
 
 export interface GlueOptions {
-  locateFile?: (name: string) => string;
-  wasmBinary?: Uint8Array;
   print?: () => void;
   printErr?: (line: string) => void;
 }
 
-export async function createModule(options: GlueOptions): Promise<Module> {
-  const beside = (name: string): string => new URL(name, SITE).href;
-  const glue = (await import(beside('ledger.js'))) as { default: (options: GlueOptions) => Promise<Module> };
-  return glue.default({ locateFile: beside, ...options });
+type Glue = (options: GlueOptions & {
+  wasmBinary?: Uint8Array;
+  instantiateWasm?: (imports: WebAssembly.Imports, done: (instance: WebAssembly.Instance, module: WebAssembly.Module) => void) => object;
+}) => Promise<Module>;
+
+// Thrown by the first part where it would call the rest. The instance that threw it must not be used again.
+export class PartMissing extends Error {}
+
+const PLACEHOLDERS: WebAssembly.ModuleImports = new Proxy({}, {
+  get: () => () => { throw new PartMissing('a part of the core that is not loaded'); },
+});
+
+const beside = (name: string): string => new URL(name, SITE).href;
+
+// Hosts that serve .wasm under another type cannot stream it into the compiler.
+async function compiled(name: string): Promise<WebAssembly.Module> {
+  const response = await fetch(beside(name), { credentials: 'same-origin' });
+  if (!response.ok) throw new Error(`${name}: ${response.status}`);
+  const typed = response.headers.get('Content-Type')?.startsWith('application/wasm') ?? false;
+  return typed ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer());
+}
+
+// The rest finds memory, table and functions among the first part's exports, and puts its own functions into the table.
+async function instance(first: WebAssembly.Module, rest: WebAssembly.Module | undefined, imports: WebAssembly.Imports): Promise<WebAssembly.Instance> {
+  const primary = await WebAssembly.instantiate(first, { ...imports, placeholder: PLACEHOLDERS });
+  if (rest) await WebAssembly.instantiate(rest, { primary: primary.exports as WebAssembly.ModuleImports });
+  return primary;
+}
+
+// whole: false answers the first question alone, and throws PartMissing at most others.
+export async function createModule(options: GlueOptions, whole: boolean): Promise<Module> {
+  const [{ default: glue }, first, rest] = await Promise.all([
+    import(beside('ledger.js')) as Promise<{ default: Glue }>, compiled('ledger_first.wasm'), whole ? compiled('ledger_rest.wasm') : undefined,
+  ]);
+  return new Promise((resolve, reject) => {
+    const instantiateWasm: Parameters<Glue>[0]['instantiateWasm'] = (imports, done) => {
+      instance(first, rest, imports).then((started) => done(started, first), reject);
+      return {}; // it comes later
+    };
+    glue({ ...options, instantiateWasm }).then(resolve, reject);
+  });
 }

@@ -1,6 +1,6 @@
 declare module 'ledger-glue' {
   import type { GlueOptions, Module } from './module.js';
-  export default function createLedger(options: GlueOptions): Promise<Module>;
+  export default function createLedger(options: GlueOptions & { wasmBinary: Uint8Array }): Promise<Module>;
 }
 declare module 'ledger-wasm' {
   const bytes: Uint8Array;

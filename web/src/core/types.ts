@@ -19,7 +19,7 @@ export type ProblemCode = (typeof PROBLEM_CODES)[number];
 
 // Failures that arise on the page itself, before or around the core.
 export const PAGE_PROBLEM_CODES = [
-  'no_wasm', 'wasm_blocked', 'wasm_missing', 'wasm_timeout', 'core_crashed', 'file_unreadable', 'bad_link', 'unknown_preset', 'hub_refused', 'part_missing',
+  'no_wasm', 'wasm_blocked', 'wasm_missing', 'wasm_timeout', 'core_crashed', 'core_incomplete', 'file_unreadable', 'bad_link', 'unknown_preset', 'hub_refused', 'part_missing',
 ] as const;
 export type PageProblemCode = (typeof PAGE_PROBLEM_CODES)[number];
 

@@ -43,14 +43,6 @@ export const en = {
   'box.measured': 'Read as a measurement; it is compared below.',
   'box.error': 'Read as an out-of-memory error; it is explained beside the answer.',
   'box.report': 'Read as a saved prediction; its model and recipe are computed anew.',
-  'import.whole': 'Read as a configuration of {format}; the recipe is now what it says.',
-  'import.part': 'Read as {format}; the part of the recipe that it says has changed.',
-  'import.model': 'Its model, {name}, is taken for {model}.',
-  'import.model.unknown': 'Its model, {name}, is not known here, and the model above stays: type its name on the Hugging Face hub, or drop its config.json.',
-  'import.model.none': 'It does not say which model; the one above stays.',
-  'import.used': 'Used: {keys}.',
-  'import.not_modelled': 'They change memory, and the numbers do not contain them: {keys}.',
-  'import.not_read': 'Without effect here: {keys}.',
   'box.name': '{name}:',
 
   'form.heading': 'Recipe',
@@ -215,8 +207,9 @@ export const en = {
 
   'problem.no_wasm': 'This browser has no WebAssembly, which the predictor is compiled to. Lockdown modes switch it off; allow it for this site, or use another browser.',
   'problem.wasm_blocked': 'A security policy keeps WebAssembly from starting ({read}). The site that serves this page must allow script-src \'wasm-unsafe-eval\'.',
-  'problem.wasm_missing': 'The predictor (ledger.js and ledger.wasm) could not be loaded ({read}). Check the connection and load the page again; if you host it, check that both files lie next to page.js.',
+  'problem.wasm_missing': 'The predictor (ledger.js, ledger_first.wasm and ledger_rest.wasm) could not be loaded ({read}). Check the connection and load the page again; if you host it, check that all of them lie next to page.js.',
   'problem.part_missing': 'The rest of the page could not be loaded ({read}); what stands above works without it. Check the connection and load the page again.',
   'problem.wasm_timeout': 'The predictor did not start within {expected}. Load the page again.',
+  'problem.core_incomplete': 'The rest of the predictor (ledger_rest.wasm) is not here yet. A moment, or load the page again.',
   'problem.core_crashed': 'The predictor stopped ({read}). This is a fault of ours: load the page again, and please report the link.',
 } as const;

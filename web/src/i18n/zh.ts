@@ -45,14 +45,6 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'box.measured': '识别为实测结果，对比见下文。',
   'box.error': '识别为显存不足的报错，解读见结果处。',
   'box.report': '识别为保存的预测；已按其中的模型和配方重新计算。',
-  'import.whole': '识别为 {format} 的配置；配方已按它设定。',
-  'import.part': '识别为 {format}；配方中它涉及的部分已更改。',
-  'import.model': '其中的模型 {name} 按 {model} 计算。',
-  'import.model.unknown': '其中的模型 {name} 没有收录，上面的模型保持不变：请输入它在 Hugging Face 上的名字，或拖入它的 config.json。',
-  'import.model.none': '它没有说明模型，上面的模型保持不变。',
-  'import.used': '已采用：{keys}。',
-  'import.not_modelled': '会影响显存、但结果中没有计入：{keys}。',
-  'import.not_read': '在此不起作用：{keys}。',
   'box.name': '{name}：',
 
   'form.heading': '配方',
@@ -217,8 +209,9 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
 
   'problem.no_wasm': '此浏览器没有 WebAssembly，而预测程序需要它。锁定模式会将其关闭；请为本站开启，或换一个浏览器。',
   'problem.wasm_blocked': '安全策略阻止了 WebAssembly 启动（{read}）。提供本页的网站须允许 script-src \'wasm-unsafe-eval\'。',
-  'problem.wasm_missing': '无法加载预测程序 ledger.js 与 ledger.wasm（{read}）。请检查网络并重新载入；若由你托管，请确认两个文件与 page.js 在同一目录。',
+  'problem.wasm_missing': '无法加载预测程序 ledger.js、ledger_first.wasm 与 ledger_rest.wasm（{read}）。请检查网络并重新载入；若由你托管，请确认它们与 page.js 在同一目录。',
   'problem.part_missing': '页面的其余部分无法加载（{read}）；以上内容不受影响。请检查网络并重新载入本页。',
   'problem.wasm_timeout': '预测程序未能在 {expected} 内启动。请重新载入本页。',
+  'problem.core_incomplete': '预测程序的其余部分（ledger_rest.wasm）还没有载入。请稍候，或重新载入本页。',
   'problem.core_crashed': '预测程序已停止（{read}）。这是我们的错误：请重新载入本页，并把链接报告给我们。',
 };

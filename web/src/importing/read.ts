@@ -9,6 +9,8 @@ import { readMegatron } from './megatron.js';
 import { TORCHTITAN, TORCHTUNE } from './pytorch.js';
 import { isTable, readAs, type Format, type Imported, type Values } from './rows.js';
 
+export { importedMessage } from './message.js';
+
 // In order: LLaMA-Factory's files hold the Trainer's arguments, too.
 export const FORMATS: readonly Format[] = [AXOLOTL, LLAMA_FACTORY, TORCHTUNE, TORCHTITAN, ACCELERATE, DEEPSPEED, TRAINER];
 

@@ -54,6 +54,12 @@ export function hashLang(hash: string): Lang | undefined {
   return LANGS.includes(lang ?? '') ? (lang as Lang) : undefined;
 }
 
+// Whether the hash asks what the page asks by itself, which the first part of the core answers.
+export function isFirstQuestion(hash: string): boolean {
+  const view = ['v', 'lang', 'show'];
+  return [...new URLSearchParams(hash.replace(/^#/, ''))].every(([key, value]) => view.includes(key) || (key === 'model' && value === DEFAULT_PRESET));
+}
+
 function upgrade(params: URLSearchParams, problems: Problem[]): void {
   const text = params.get('v') ?? String(HASH_VERSION);
   const version = Number(text);

@@ -4,6 +4,7 @@
 // Decided by telling keys, not by file names. Whether a config is a good one is the core's to say.
 
 import type { Recipe, RecipeKey } from '../core/types.js';
+import type { importedMessage } from '../importing/message.js';
 import type { Imported } from '../importing/rows.js';
 
 export type Recognised =
@@ -17,12 +18,13 @@ export type Recognised =
 const MODEL_KEYS = ['model_type', 'architectures', 'hidden_size', 'num_hidden_layers', 'vocab_size', 'layers', 'n_embd'];
 
 // A framework's configuration, where the text may be one; what reads them is loaded with the first.
-export async function importable(text: string, found: Recognised): Promise<Imported | undefined> {
+export async function importable(text: string, found: Recognised): Promise<{ readonly imported: Imported; readonly say: typeof importedMessage } | undefined> {
   const root = parse(text);
   if (!['config', 'recipe'].includes(found.kind) || (root && (MODEL_KEYS.some((key) => key in root) || 'peft_type' in root))) return undefined;
   try {
-    const { readConfiguration } = await import('../importing/read.js');
-    return readConfiguration(text);
+    const { importedMessage: say, readConfiguration } = await import('../importing/read.js');
+    const imported = readConfiguration(text);
+    return imported && { imported, say };
   } catch {
     return undefined; // offline before it ever came: the core says what the text is not
   }

@@ -2,6 +2,7 @@
 // here; `changed` is called after each, and views draw what they find. Knows nothing of the DOM but the File type.
 
 import type { Core } from '../core/loader.js';
+import type { importedMessage } from '../importing/message.js';
 import type { Imported } from '../importing/rows.js';
 import { LARGEST_INPUT_BYTES, LOG_TAIL_BYTES } from '../core/limits.js';
 import { problem, type Comparison, type Outcome, type Problem, type Recipe, type Report } from '../core/types.js';
@@ -13,13 +14,13 @@ import { fetchConfig, hubId } from './hub.js';
 import { knownModel } from './model_search.js';
 import { findPreset } from './presets.js';
 import { importable, looksLikeError, recognise } from './recognise.js';
-import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type ModelChoice, type Request } from './request.js';
+import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type Lang, type ModelChoice, type Request } from './request.js';
 import { begin, type Scenario } from './scenarios.js';
 
 export type Said =
   | { readonly kind: 'config'; readonly name: string; readonly family: string; readonly params: number }
   | { readonly kind: 'recipe'; readonly name: string; readonly keys: readonly string[] }
-  | { readonly kind: 'imported'; readonly name: string; readonly imported: Imported; readonly model: string | undefined } // model: taken for this checkpoint
+  | { readonly kind: 'imported'; readonly name: string; readonly say: (lang: Lang) => string }
   | { readonly kind: 'measured' | 'report' | 'error'; readonly name: string }
   | { readonly kind: 'problem'; readonly name: string; readonly problem: Problem };
 
@@ -141,8 +142,8 @@ export class Session {
     const id = inBox ? hubId(text) : undefined;
     if (id !== undefined) return this.takeHub(id);
     const found = recognise(text, this.core.catalogue.recipe_keys);
-    const imported = await importable(text, found);
-    if (imported) return this.takeImported(imported, name);
+    const known = await importable(text, found);
+    if (known) return this.takeImported(known.imported, name, known.say);
     switch (found.kind) {
       case 'measured': return this.addMeasured(found.text, name || 'measured.json', false);
       case 'recipe': return this.takeRecipe(found.recipe, name);
@@ -188,12 +189,12 @@ export class Session {
     this.set(withRecipe({ ...this.request, recipe: {} }, recipe, this.defaults));
   }
 
-  private async takeImported(imported: Imported, name: string): Promise<void> {
+  private async takeImported(imported: Imported, name: string, say: typeof importedMessage): Promise<void> {
     const known = imported.model === undefined ? undefined : await knownModel(imported.model);
     const model: ModelChoice | undefined = imported.config !== undefined ? { kind: 'custom', text: imported.config, packed: await pack(imported.config) }
       : known && { kind: 'preset', id: known.id };
     this.lastChange = `file ${name}`;
-    this.said = { kind: 'imported', name, imported, model: known?.name };
+    this.said = { kind: 'imported', name, say: (lang) => say(imported, known?.name, lang) };
     const request = { ...this.request, ...(model && { model }) };
     this.set(withRecipe(imported.whole ? { ...request, recipe: kept(this.request.recipe) } : request, imported.recipe, this.defaults));
   }

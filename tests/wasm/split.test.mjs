@@ -1,0 +1,32 @@
+// The two parts of the core are the core: the first answers what a page asks when it opens, both answer everything.
+import assert from 'node:assert/strict';
+import { readFileSync, statSync } from 'node:fs';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { requests } from '../requests.mjs';
+import { loadParts, PartMissing } from './parts.mjs';
+
+const folder = fileURLToPath(new URL('../../build/wasm/', import.meta.url));
+const BOTH = ['ledger_first.wasm', 'ledger_rest.wasm'];
+const whole = await loadParts(folder, ['ledger.wasm']);
+
+const { config } = JSON.parse(readFileSync(new URL('../../core/config/checkpoints/llama-3-8b.json', import.meta.url), 'utf8'));
+const asked = (recipe) => JSON.stringify({ config: JSON.stringify(config), recipe, timeline_points: 400 });
+
+test('the first part answers the first question, to the byte, and is smaller', async () => {
+  const first = await loadParts(folder, BOTH.slice(0, 1));
+  assert.equal(first.catalogue(), whole.catalogue());
+  assert.equal(first.predict(asked({})), whole.predict(asked({})));
+  assert.ok(statSync(`${folder}ledger_first.wasm`).size < 0.8 * statSync(`${folder}ledger.wasm`).size);
+});
+
+test('what it lacks it says, instead of answering', async () => {
+  const first = await loadParts(folder, BOTH.slice(0, 1));
+  assert.throws(() => first.predict(asked({ method: 'qlora', checkpointing: 'full' })), PartMissing);
+});
+
+test('both parts answer every request as the whole does', async () => {
+  const parts = await loadParts(folder, BOTH);
+  for (const { name, request } of requests()) assert.equal(parts.predict(request), whole.predict(request), name);
+});
