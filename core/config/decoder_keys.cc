@@ -76,6 +76,9 @@ void read_opt(Fields& fields, ModelConfig& config) {
   const bool before = switched_on(fields, "do_layer_norm_before");
   if (!before) config.style.layout = Layout::post;
   config.final_norm = before && !switched_on(fields, "_remove_final_layer_norm");
+  const bool as_usual = config.final_norm && config.style.norm == NormKind::layer &&
+                        (config.embedding_width == 0 || config.embedding_width == config.hidden_size);
+  if (!as_usual) config.untraced = "variant_step_not_modelled";
 }
 
 // transformers models/falcon/modeling_falcon.py: three generations in one class.
@@ -229,6 +232,7 @@ void read_numbers(Fields& fields, ModelConfig& config) {
   config.embedding_dropout = number(fields, "embd_pdrop", 0, 1);
   config.residual_dropout = number(fields, "resid_pdrop", 0, 1);
   config.attention_dropout = number(fields, "attn_pdrop", 0, 1);
+  if (fields.has_default("dropout")) config.residual_dropout = number(fields, "dropout", 0, 1);
   if (fields.has_default("hidden_dropout")) config.residual_dropout = number(fields, "hidden_dropout", 0, 1);
   if (fields.has_default("attention_dropout")) config.attention_dropout = number(fields, "attention_dropout", 0, 1);
 }

@@ -189,7 +189,7 @@ constexpr std::array kFamilies = {
            "GPTJConfig"},
     Family{
         "opt",
-        {.norm = NormKind::layer, .feed = Feed::plain, .position = Position::learned},
+        {.norm = NormKind::layer, .feed = Feed::plain, .position = Position::learned, .traced = true},
         R"({"vocab_size":50272,"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,)"
         R"("num_attention_heads":12,"max_position_embeddings":2048,"rms_norm_eps":1e-5,"hidden_activation":"relu",)"
         R"("enable_bias":true,"tie_word_embeddings":true,"dropout":0.1,"word_embed_proj_dim":null,"do_layer_norm_before":true,)"

@@ -1,6 +1,7 @@
 #include "core/models/feed_forward.h"
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 namespace ledger {
@@ -69,8 +70,10 @@ Product product_of(const ModelConfig& config) {
 
 FeedForward FeedForward::make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
                               const ModuleNames& names, Dim hidden, Dim width) {
-  const Tape::Scope scope(builder.tape(), names.mlp);
-  const std::string at = path + names.mlp + ".";
+  const bool apart = names.mlp[0] != '\0';
+  std::optional<Tape::Scope> scope;
+  if (apart) scope.emplace(builder.tape(), names.mlp);
+  const std::string at = apart ? path + names.mlp + "." : path;
   FeedForward mlp;
   mlp.name = names.mlp;
   mlp.feed = config.style.feed;
@@ -89,7 +92,8 @@ FeedForward FeedForward::make(ModuleBuilder& builder, const std::string& path, c
 
 Tensor FeedForward::forward(const Tensor& x) const {
   constexpr Tensor (*kForward[])(const FeedForward&, const Tensor&) = {gated, gated_fused, plain};
-  const Tape::Scope scope(x.tape(), name);
+  std::optional<Tape::Scope> scope;
+  if (name[0] != '\0') scope.emplace(x.tape(), name);
   return ledger::dropout(kForward[static_cast<std::size_t>(feed)](*this, x), dropout);
 }
 

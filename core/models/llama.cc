@@ -26,6 +26,14 @@ std::uint64_t window_of_all(const ModelConfig& c) {
   return std::count(c.full_layers.begin(), c.full_layers.end(), true) == 0 ? c.sliding_window : 0;
 }
 
+// OPT's positions: how many tokens of the attention mask came before.
+Tensor counted_positions(const Tensor& mask) {
+  Tensor positions = cumsum_last(mask);
+  positions = positions * mask;
+  positions = positions + -1.0;
+  return to(positions, DType::i64);
+}
+
 // BLOOM's class knows no other implementation, so the default becomes the written-out one.
 Attention attention_of(const ModelConfig& c, Attention asked) {
   return c.style.position == Position::alibi ? Attention::eager : asked;
@@ -56,7 +64,7 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
           Norm::make(builder, base, names_.embedding_norm, config.style.norm, dims_.h, config.rms_norm_eps);
     if (config.style.position == Position::learned) {
       const Dim rows{plus(config.max_position_embeddings, config.extra_positions), Sym::none};
-      positions_ = Embedding::make(builder, base, "wpe", rows, dims_.h);
+      positions_ = Embedding::make(builder, base, names_.positions, rows, dims_.h);
     }
     {
       const Tape::Scope layers(tape, "layers.*");
@@ -151,10 +159,13 @@ Tensor Llama::decode(const Tensor& ids) {
   if (multiplied) inputs_embeds = inputs_embeds * config_.embedding_multiplier;  // Granite
   LayerContext context;
   Tensor hidden = embedding_norm_ ? embedding_norm_->forward(inputs_embeds) : inputs_embeds;
-  Tensor attention_mask;  // BLOOM makes one where none is given
-  if (config_.style.position == Position::alibi) {
-    attention_mask = ones(tape, {dims_.b, dims_.s}, DType::f32);
+  Tensor attention_mask;  // BLOOM and OPT make one where none is given
+  const bool biased = config_.style.position == Position::alibi;
+  if (biased || config_.extra_positions != 0) attention_mask = ones(tape, {dims_.b, dims_.s}, DType::f32);
+  if (biased) {
     context.alibi = make_alibi(attention_mask, dims_.nh, hidden.dtype());
+  } else if (attention_mask) {
+    context.position_ids = counted_positions(attention_mask);
   } else {
     const Tape::Scope positions(tape, "position_ids");
     const Tape::In in(tape, Category::inputs);
@@ -167,7 +178,9 @@ Tensor Llama::decode(const Tensor& ids) {
                            {.b = mask_rows, .s = dims_.s, .keys = dims_.s, .window = window_of_all(config_)},
                            inputs_embeds.dtype());
   if (positions_.weight) {
-    const Tensor position_embeds = positions_.forward(context.position_ids);
+    const Tensor position_embeds =
+        attention_mask ? positions_.forward(context.position_ids + static_cast<double>(config_.extra_positions))
+                       : positions_.forward(context.position_ids);
     hidden = inputs_embeds + position_embeds;
     const Tape::Scope drop(tape, "drop");
     hidden = dropout(hidden, config_.embedding_dropout);

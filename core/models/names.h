@@ -12,6 +12,7 @@ namespace ledger {
 struct ModuleNames {
   const char* base = "model";
   const char* embed = "embed_tokens";
+  const char* positions = "wpe";  // learned ones
   const char* layers = "layers";
   const char* embedding_norm = "word_embeddings_layernorm";
   const char* final_norm = "norm";
@@ -28,7 +29,7 @@ struct ModuleNames {
   const char* o = "o_proj";
   const char* q_norm = "q_norm";
   const char* k_norm = "k_norm";
-  const char* mlp = "mlp";
+  const char* mlp = "mlp";  // "": its layers are the decoder layer's own
   const char* gate = "gate_proj";
   const char* up = "up_proj";  // or the first of two
   const char* gate_up = "gate_up_proj";

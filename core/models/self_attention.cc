@@ -1,5 +1,6 @@
 #include "core/models/self_attention.h"
 
+#include <cmath>
 #include <tuple>
 
 #include "core/models/falcon.h"
@@ -44,6 +45,8 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
     attention.qkv = Linear::make(builder, at, names.qkv, n.h, all, bias, product);
   }
   attention.o = Linear::make(builder, at, names.o, n.q_dim, n.h, c.attention_bias && !c.style.bias_skips_o, product);
+  attention.scales_queries = c.model_type == "opt";
+  if (attention.scales_queries) attention.options.scale = 1;
   attention.grouped = c.style.projections == Projections::falcon && c.style.grouped_heads;
   attention.norms_before_heads = c.style.qk_norm == QkNorm::width;
   if (attention.norms_before_heads) {
@@ -58,7 +61,11 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
 
 SelfAttention::Heads SelfAttention::project_separately(const Tensor& hidden, const DecoderDims& n) const {
   Heads heads;
-  heads.q = one_of(q, q_norm, norms_before_heads, hidden, n.nh, n);
+  if (scales_queries) {
+    heads.q = heads_of(q.forward(hidden) * (1 / std::sqrt(static_cast<double>(n.d.size))), n.nh, n);
+  } else {
+    heads.q = one_of(q, q_norm, norms_before_heads, hidden, n.nh, n);
+  }
   heads.k = one_of(k, k_norm, norms_before_heads, hidden, n.nkv, n);
   heads.v = one_of(v, std::nullopt, false, hidden, n.nkv, n);
   return heads;

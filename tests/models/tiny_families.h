@@ -45,6 +45,7 @@ inline constexpr TinyFamily kFamilies[] = {
     {"glm4", R"("model_type":"glm4","num_key_value_heads":2,"head_dim":8)"},
     {"gpt_neox", R"("model_type":"gpt_neox","rotary_pct":0.5)"},
     {"gpt_neox_sequential", R"("model_type":"gpt_neox","rotary_pct":0.5,"use_parallel_residual":false)"},
+    {"opt", R"("model_type":"opt","dropout":0.1)"},
     {"bloom", R"("model_type":"bloom")"},
     {"falcon", R"("model_type":"falcon")"},
     {"falcon_groups", R"("model_type":"falcon","new_decoder_architecture":true,"num_kv_heads":2)"},
