@@ -21,8 +21,8 @@ const wasmDir = resolve(flags.wasm ?? join(here, '../build/wasm'));
 const out = resolve(flags.out ?? join(here, '../build/site'));
 
 const MODULES = ['ledger', 'oom', 'lesson'];
-const WASM = ['ledger_first.wasm', 'ledger_rest.wasm', 'oom.wasm', 'lesson.wasm']; // the ledger in two parts
-for (const name of [...MODULES.map((module) => `${module}.js`), 'ledger.wasm', ...WASM]) {
+const WASM = ['ledger.wasm', 'ledger_first.wasm', 'ledger_rest.wasm', 'oom.wasm', 'lesson.wasm']; // the ledger whole and in two parts
+for (const name of [...MODULES.map((module) => `${module}.js`), ...WASM]) {
   if (!existsSync(join(wasmDir, name))) fail(`${name} is not in ${wasmDir}. Build the WASM module first, or name its folder with --wasm DIR.`);
 }
 

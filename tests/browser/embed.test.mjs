@@ -138,7 +138,7 @@ test('nothing is computed until an embed comes near, then one core serves all', 
     await embed(page, i).scrollIntoViewIfNeeded();
     await embed(page, i).locator('ml-capacity-bar').waitFor();
   }
-  assert.deepEqual(modules().sort(), ['/ledger/ledger_first.wasm', '/ledger/ledger_rest.wasm']);
+  assert.deepEqual(modules(), ['/ledger/ledger.wasm']);
 }));
 
 test('ten embeds share one core; their weight, their time, and nothing that moves', { timeout: 120_000 }, async () => {
@@ -163,7 +163,7 @@ test('ten embeds share one core; their weight, their time, and nothing that move
     }
     const bodies = await Promise.all([...sizes.values()]);
     await context.close();
-    assert.equal([...sizes.keys()].filter((url) => url.endsWith('.wasm')).length, 2, 'each part of the core once');
+    assert.equal([...sizes.keys()].filter((url) => url.endsWith('.wasm')).length, 1, 'one core');
     return { ...started, bytes: bodies.reduce((all, body) => all + brotliCompressSync(body).length, 0) };
   };
   const bars = await measure(Array(10).fill('bar'));

@@ -9,7 +9,7 @@ interface Scope {
 }
 
 const scope = globalThis as unknown as Scope;
-const module = startModule(true);
+const module = startModule('parts');
 
 scope.onmessage = ({ data: { serial, request } }) => {
   module.then(

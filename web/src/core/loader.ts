@@ -2,7 +2,7 @@
 //
 // Whatever goes wrong ends as a Problem that the page can put into words; there is no state "still loading" for ever.
 
-import { createModule, PartMissing, type Module } from './module.js';
+import { createModule, PartMissing, type Extent, type Module } from './module.js';
 import { SINGLE } from './site.js';
 import { problem, type Catalogue, type Comparison, type Outcome, type Problem, type Recipe, type Report } from './types.js';
 
@@ -31,7 +31,7 @@ export class Core {
   // Loads the rest, once. An instance that stopped half-way is not used again: all of the core starts anew.
   complete(): Promise<void> {
     if (this.isWhole) return Promise.resolve();
-    this.completing ??= startModule(true).then((module) => {
+    this.completing ??= startModule('parts').then((module) => {
       this.module = module;
       this.isWhole = true;
     });
@@ -77,18 +77,18 @@ function timeout(): Promise<never> {
   });
 }
 
-export async function startModule(whole: boolean): Promise<Module> {
+export async function startModule(extent: Extent): Promise<Module> {
   if (typeof WebAssembly !== 'object') throw new CoreFailure(problem('no_wasm'));
   const stderr: string[] = [];
   try {
-    return await createModule({ print: () => {}, printErr: (line: string) => void stderr.push(line) }, whole);
+    return await createModule({ print: () => {}, printErr: (line: string) => void stderr.push(line) }, extent);
   } catch (error) {
     throw new CoreFailure(reasonFor(error, stderr));
   }
 }
 
-async function start(whole: boolean): Promise<Core> {
-  return Promise.race([startModule(whole).then((module) => new Core(module, whole)), timeout()]);
+async function start(extent: Extent): Promise<Core> {
+  return Promise.race([startModule(extent).then((module) => new Core(module, extent !== 'first')), timeout()]);
 }
 
 let first: Promise<Core> | undefined;
@@ -96,12 +96,12 @@ let all: Promise<Core> | undefined;
 
 // Both: one instance a page, however many elements ask for it. The first part alone, to be completed:
 export function loadFirst(): Promise<Core> {
-  first ??= start(SINGLE);
+  first ??= start(SINGLE ? 'whole' : 'first');
   return first;
 }
 
 // All of the core at once:
 export function loadCore(): Promise<Core> {
-  all ??= start(true);
+  all ??= start('whole');
   return all;
 }

@@ -1,7 +1,8 @@
 // module.ts - the glue that emscripten wrote, and where its WASM is: files beside the page. module_single.ts has them inside
 // the page.
 //
-// The core comes in two parts (wasm/split.mjs): the first answers what the page asks when it opens, the rest everything else.
+// The core comes whole, and in two parts (wasm/split.mjs): the first answers what the page asks when it opens, the rest
+// everything else. Both parts are a little larger than the whole.
 
 import { SITE } from './site.js';
 
@@ -47,10 +48,14 @@ async function instance(first: WebAssembly.Module, rest: WebAssembly.Module | un
   return primary;
 }
 
-// whole: false answers the first question alone, and throws PartMissing at most others.
-export async function createModule(options: GlueOptions, whole: boolean): Promise<Module> {
+export type Extent = 'first' | 'parts' | 'whole'; // first: throws PartMissing at most questions but the first
+
+const FILES: Readonly<Record<Extent, readonly [string, string?]>> = { first: ['ledger_first.wasm'], parts: ['ledger_first.wasm', 'ledger_rest.wasm'], whole: ['ledger.wasm'] };
+
+export async function createModule(options: GlueOptions, extent: Extent): Promise<Module> {
+  const [main, other] = FILES[extent];
   const [{ default: glue }, first, rest] = await Promise.all([
-    import(beside('ledger.js')) as Promise<{ default: Glue }>, compiled('ledger_first.wasm'), whole ? compiled('ledger_rest.wasm') : undefined,
+    import(beside('ledger.js')) as Promise<{ default: Glue }>, compiled(main), other === undefined ? undefined : compiled(other),
   ]);
   return new Promise((resolve, reject) => {
     const instantiateWasm: Parameters<Glue>[0]['instantiateWasm'] = (imports, done) => {

@@ -4,6 +4,8 @@ import createLedger from 'ledger-glue';
 import wasmBinary from 'ledger-wasm';
 import type { GlueOptions, Module } from './module.js';
 
+export type Extent = 'first' | 'parts' | 'whole';
+
 export class PartMissing extends Error {}
 
 export function createModule(options: GlueOptions): Promise<Module> {
