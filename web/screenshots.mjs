@@ -15,6 +15,7 @@ const PICTURES = [
   { name: 'dark', hash: LARGE, options: { viewport: { width: 1280, height: 1000 }, colorScheme: 'dark' }, at: 'ml-advice' },
   { name: 'zh', hash: `${COURSE}&lang=zh`, options: { viewport: { width: 1280, height: 1000 } }, at: 'ml-compare' },
 ];
+const COURSE_PAGE = { name: 'course', path: 'course/#c25', options: { viewport: { width: 1100, height: 1000 } } };
 
 await mkdir(flags.out, { recursive: true });
 const [browser, site] = await Promise.all([launch(), openSite()]);
@@ -28,5 +29,12 @@ for (const { name, hash, options, at } of PICTURES) {
   if (faults.length > 0) throw new Error(`${name}: ${faults.join('; ')}`);
   console.log(`${name}.png`);
 }
+const { name, path, options } = COURSE_PAGE;
+const { page, context } = await openPage(browser, site.url + path, options);
+await page.locator('ml-self-test li').last().waitFor({ timeout: 60_000 });
+await page.waitForTimeout(500); // charts know their width, and the place is reached
+await page.screenshot({ path: `${flags.out}/${name}.png` });
+await context.close();
+console.log(`${name}.png`);
 await browser.close();
 await site.close();

@@ -80,6 +80,18 @@ test('the data path follows the recipe and walks on demand', () => withCourse('#
   assert.equal(await path.locator('li.now').count(), 1);
 }));
 
+test('print keeps the drawings, the recipe they are of, and the numbers', () => withCourse('#c25', async (page) => {
+  await page.emulateMedia({ media: 'print' });
+  const path = page.locator('ml-data-path');
+  assert.ok(await path.locator('svg').isVisible());
+  assert.ok(await path.locator('select').isVisible());
+  assert.equal(await path.getByRole('button', { name: 'Walk' }).isVisible(), false);
+  const figure = page.locator('ml-activations-figure');
+  assert.equal(await figure.locator('input').first().isVisible(), false);
+  assert.match(await figure.locator('label').first().innerText(), /Batch: 1/);
+  assert.equal(await page.locator('ml-course nav').isVisible(), false);
+}));
+
 test('an error is named by its moment, and goes away on a larger card', () => withCourse('#c14', async (page) => {
   const figure = page.locator('ml-oom-figure');
   const moments = [['While loading', /in load/], ['In the first step', /in (backward|optimizer) of step 1/], ['When texts grow', /in (forward|backward) of step 1/], ['While generating', /in prefill/]];

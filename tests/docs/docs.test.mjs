@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -118,4 +119,15 @@ test('version numbers agree', () => {
   const version = /VERSION (\d+\.\d+\.\d+)/.exec(read('CMakeLists.txt'))[1];
   assert.equal(JSON.parse(read('web/package.json')).version, version);
   assert.match(read('CITATION.cff'), new RegExp(`^version: ${version.replaceAll('.', '\\.')}$`, 'm'));
+});
+
+test('the workflow, the issue template and the citation are YAML, and call what exists', () => {
+  const { parse } = createRequire(join(ROOT, 'web/package.json'))('yaml');
+  const steps = parse(read('.github/workflows/pages.yml')).jobs.publish.steps;
+  const script = steps.map((step) => step.run ?? '').find((run) => run.startsWith('scripts/'));
+  assert.ok(existsSync(join(ROOT, script.split(' ')[0])));
+  assert.equal(steps.find((step) => /upload-pages-artifact/.test(step.uses ?? '')).with.path, 'dist/site');
+  const fields = parse(read('.github/ISSUE_TEMPLATE/measurement.yml')).body;
+  assert.ok(fields.some((field) => field.id === 'measured' && field.attributes.render === 'json' && field.validations.required));
+  assert.equal(parse(read('CITATION.cff'))['cff-version'], '1.2.0');
 });

@@ -20,7 +20,7 @@ export const figureStyles = [base, controls, tables, categories, css`
   label > input[type='checkbox'] { justify-self: start; }
   .yes { color: var(--good); } .no { color: var(--bad); }
   .note { font-size: 0.875rem; color: var(--ink-soft); margin: 0.6rem 0 0; max-width: 46rem; }
-  @media print { .controls { display: none; } }
+  @media print { input[type='range'] { display: none; } select { appearance: none; border: 0; padding: 0; font-weight: 600; } }
 `];
 
 export abstract class Figure extends LedgerElement {
