@@ -174,11 +174,12 @@ constexpr NotModelled kNotModelled[] = {
        const bool first_choice = p.recipe.stack == Stack::megatron && p.recipe.attention == Attention::sdpa;
        return traced_decoder(p) && (p.recipe.attention == Attention::cudnn || first_choice);
      }},
-    {"fsdp_stream_pools", [](const Prediction& p) { return traced_decoder(p) && p.recipe.fsdp != 0; }},
     {"communication_library",
      [](const Prediction& p) {
-       return times(p.recipe.dp, times(p.recipe.tp, p.recipe.pp)) > 1 && p.recipe.stack != Stack::course;
+       return times(times(p.recipe.dp, p.recipe.cp), times(p.recipe.tp, p.recipe.pp)) > 1 &&
+              p.recipe.stack != Stack::course;
      }},
+    {"ring_attention_buffers", [](const Prediction& p) { return p.recipe.cp > 1; }},
     {"pipeline_tensors_awaiting_collection", [](const Prediction& p) { return p.stages.size() > 1; }},
     {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},
     {"decode_passes_between",

@@ -10,14 +10,17 @@ using namespace rules;
 
 CachingAllocator::CachingAllocator(AllocatorOptions options, SegmentStore* store)
     : options_(options), store_(store), next_address_(kFirstAddress) {
-  pools_[0].small = true;
+  for (std::size_t i = 0; i < pools_.size(); ++i) {
+    pools_[i].small = i % 2 == 0;
+    pools_[i].stream = static_cast<Stream>(i / 2);
+  }
   blocks_.reserve(1024);
   spare_.reserve(1024);
 }
 
-BlockId CachingAllocator::allocate(Bytes bytes) {
+BlockId CachingAllocator::allocate(Bytes bytes, Stream stream) {
   const Bytes size = round_up(std::max(bytes, kMinBlockSize), kMinBlockSize);
-  Pool& pool = pools_[size <= kSmallSize ? 0 : 1];
+  Pool& pool = pools_[index_of(stream, size <= kSmallSize)];
   BlockId block = take_cached(pool, size);
   if (block == kNoBlock) block = grow(pool, size);
   if (block == kNoBlock) {
@@ -155,6 +158,7 @@ BlockId CachingAllocator::new_segment(Pool& pool, Bytes bytes) {
   block.address = next_address_;
   block.bytes = bytes;
   block.small = pool.small;
+  block.stream = pool.stream;
   next_address_ += bytes;
   ++stats_.segments;
   return new_block(block);
@@ -174,8 +178,11 @@ void CachingAllocator::unreserve(std::uint64_t address, Bytes bytes) {
 }
 
 void CachingAllocator::give_back_cached() {
-  give_back_cached(pools_[1]);
-  give_back_cached(pools_[0]);
+  for (const bool small : {false, true}) {
+    for (Pool& pool : pools_) {
+      if (pool.small == small) give_back_cached(pool);
+    }
+  }
 }
 
 // release_blocks(): segments that are one free block each; of expandable ranges, every page that is wholly free.

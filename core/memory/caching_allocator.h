@@ -1,9 +1,9 @@
 // caching_allocator.h - PyTorch's CUDA caching allocator, block for block, over any source of segments.
 //
-// Source of the rules: PyTorch c10/cuda/CUDACachingAllocator.cpp (2.6) and c10/core/AllocatorConfig.h (2.14), one
-// stream. The same class predicts (no store), runs the host executor and runs CUDA, so `reserved` cannot drift between
-// them: placement is decided on virtual addresses that rise monotonically, never on the driver's. Left out: several
-// streams, record_stream, garbage_collection_threshold, roundup_power2_divisions, max_split_size.
+// Source of the rules: PyTorch c10/cuda/CUDACachingAllocator.cpp (2.6) and c10/core/AllocatorConfig.h (2.14).
+// Every stream has pools of its own. The same class predicts (no store), runs the host executor and runs CUDA, so
+// `reserved` cannot drift between them: placement is decided on virtual addresses that rise monotonically, never on the
+// driver's. Left out: record_stream, garbage_collection_threshold, roundup_power2_divisions, max_split_size.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@
 
 #include "core/base/bytes.h"
 #include "core/memory/free_list.h"
+#include "core/trace/streams.h"
 
 namespace ledger {
 
@@ -43,8 +44,8 @@ class CachingAllocator {
   explicit CachingAllocator(AllocatorOptions options = {}, SegmentStore* store = nullptr);
 
   // A block of at least `bytes` (> 0), or kNoBlock when the limit or the store refuses even after cached blocks are
-  // freed.
-  BlockId allocate(Bytes bytes);
+  // freed. Of the pools of `stream`.
+  BlockId allocate(Bytes bytes, Stream stream = Stream::compute);
   void release(BlockId block);
 
   // Virtual; the store knows where that is in real memory.
@@ -67,16 +68,21 @@ class CachingAllocator {
     BlockId next = kNoBlock;
     State state = State::cached;
     bool small = false;
+    Stream stream = Stream::compute;
   };
 
   struct Pool {
     FreeList cached;
     std::vector<BlockId> unmapped;  // expandable only, by address: the parts of its ranges without memory
     bool small = false;
+    Stream stream = Stream::compute;
   };
 
-  Pool& pool_of(const Block& block) { return pools_[block.small ? 0 : 1]; }
-  const Pool& pool_of(const Block& block) const { return pools_[block.small ? 0 : 1]; }
+  static std::size_t index_of(Stream stream, bool small) {
+    return 2 * static_cast<std::size_t>(stream) + (small ? 0 : 1);
+  }
+  Pool& pool_of(const Block& block) { return pools_[index_of(block.stream, block.small)]; }
+  const Pool& pool_of(const Block& block) const { return pools_[index_of(block.stream, block.small)]; }
   BlockId new_block(const Block& block);
   BlockId cut(BlockId block, Bytes bytes);
   void join(BlockId block, BlockId part);
@@ -111,7 +117,7 @@ class CachingAllocator {
   AllocatorStats stats_;
   Bytes refused_ = 0;
   std::uint64_t next_address_;
-  std::array<Pool, 2> pools_;  // small, large
+  std::array<Pool, 2 * static_cast<std::size_t>(Stream::count_)> pools_;  // by stream: small, large
   std::vector<Block> blocks_;
   std::vector<BlockId> spare_;    // ids in blocks_ to be used again
   std::vector<BlockId> scratch_;  // candidates of give_back_cached()

@@ -1,4 +1,4 @@
-// PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True - one address range per pool, given memory page by page.
+// PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True - one address range per stream and pool, given memory page by page.
 //
 // Source: PyTorch 2.6 CUDACachingAllocator.cpp, Note [Expandable Segments] and the functions named below. A range
 // begins at a multiple of its page size, so that page borders follow from addresses alone.
@@ -83,6 +83,7 @@ BlockId CachingAllocator::new_range(Pool& pool, Bytes size) {
   block.bytes = bytes;
   block.state = State::unmapped;
   block.small = pool.small;
+  block.stream = pool.stream;
   next_address_ = begin + bytes;
   ++stats_.segments;
   const BlockId id = new_block(block);

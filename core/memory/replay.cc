@@ -1,6 +1,9 @@
 #include "core/memory/replay.h"
 
 #include <algorithm>
+#include <string_view>
+
+#include "core/trace/streams.h"
 
 namespace ledger {
 namespace {
@@ -12,10 +15,30 @@ struct Slot {
   bool workspace = false;
 };
 
+// Scopes of side streams, by number; kNoName where the trace has none.
+struct SideScopes {
+  static constexpr NameId kNoName = ~NameId{0};
+  NameId all_gather = kNoName, reduce_scatter = kNoName;
+
+  explicit SideScopes(const Trace& trace) {
+    for (std::size_t i = 0; i < trace.names.size(); ++i) {
+      if (trace.names[i] == kAllGatherScope) all_gather = static_cast<NameId>(i);
+      if (trace.names[i] == kReduceScatterScope) reduce_scatter = static_cast<NameId>(i);
+    }
+  }
+
+  // The flat input of a reduce-scatter is made on the stream that computes.
+  Stream of(const StorageInfo& storage) const {
+    if (storage.scope == all_gather) return Stream::all_gather;
+    if (storage.scope == reduce_scatter && storage.category == Category::gradients) return Stream::reduce_scatter;
+    return Stream::compute;
+  }
+};
+
 class Player {
  public:
   Player(const Trace& trace, const ReplayOptions& options, Executor* executor, SegmentStore* store)
-      : trace_(trace), options_(options), executor_(executor), allocator_(options.allocator, store) {
+      : trace_(trace), options_(options), executor_(executor), scopes_(trace), allocator_(options.allocator, store) {
     slots_.resize(trace.storages.size());
     result_.phases.reserve(trace.phases.size());
     if (options.record_samples) result_.samples.reserve(trace.events.size());
@@ -35,6 +58,7 @@ class Player {
   const Trace& trace_;
   const ReplayOptions& options_;
   Executor* executor_;
+  SideScopes scopes_;
   CachingAllocator allocator_;
   std::vector<Slot> slots_;
   Bytes tensor_bytes_ = 0;
@@ -72,7 +96,7 @@ Replay Player::play() {
 
 void Player::on_alloc(std::uint32_t event, StorageId storage, bool workspace) {
   const Bytes bytes = trace_.storages[storage].bytes;
-  const BlockId block = allocator_.allocate(bytes);
+  const BlockId block = allocator_.allocate(bytes, scopes_.of(trace_.storages[storage]));
   if (block == kNoBlock) {
     result_.out_of_memory = true;
     result_.oom_event = event;

@@ -42,8 +42,8 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
       o_(options),
       made_(made),
       b_{options.batch, Sym::b},
-      s_{options.seq, Sym::s},
-      s_shard_{options.sequence_parallel ? Dim{options.seq / options.tp, Sym::none} : s_},
+      s_{options.seq / options.cp, options.cp == 1 ? Sym::s : Sym::none},
+      s_shard_(options.sequence_parallel ? shared(s_.size, options.tp, Sym::s) : s_),
       h_{config.hidden_size, Sym::h},
       ffn_(shared(config.intermediate_size, options.tp, Sym::ffn)),
       d_{config.head_dim, Sym::d},
@@ -51,8 +51,8 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
       ng_(shared(config.num_key_value_heads, options.tp, Sym::nkv)),
       vocab_(shared(megatron_vocab(config, options.tp), options.tp, Sym::V)) {
   const std::uint64_t layers = config.num_hidden_layers / options.pp;
-  first_layer_ = times(layers, options.stage);
-  if (is_first()) {
+  depth_ = layers / options.chunks;
+  if (is_first(0)) {
     word_embeddings_ = parameter("embedding.word_embeddings.weight", {vocab_, h_}, Parameter::Role::matrix);
     if (config.style.position == Position::learned) {
       const Shape rows{{config.max_position_embeddings, Sym::none}, h_};
@@ -62,14 +62,20 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
   {
     const Tape::Scope scope(tape, "layers.*");
     for (std::uint64_t i = 0; i < layers; ++i)
-      layers_.push_back(make_layer(first_layer_ + i));
+      layers_.push_back(make_layer(layer_index(i)));
   }
-  if (!is_last()) return;
+  if (!is_last(options.chunks - 1)) return;
   final_norm_ = make_ln_linear("decoder.final_layernorm", "final_layernorm", {0, Sym::none}, false);
   // With pipelining the last stage holds tied embeddings once more.
-  output_weight_ = config.tie_word_embeddings && is_first()
+  output_weight_ = config.tie_word_embeddings && is_first(0)
                        ? word_embeddings_
                        : parameter("output_layer.weight", {vocab_, h_}, Parameter::Role::matrix);
+}
+
+// Layers of a stage's chunks, one chunk after the other, as numbers of the whole model's.
+std::uint64_t MegatronStage::layer_index(std::uint64_t position) const {
+  const std::uint64_t chunk = position / depth_;
+  return plus(times(plus(times(chunk, o_.pp), o_.stage), depth_), position % depth_);
 }
 
 Tensor MegatronStage::parameter(const std::string& path, const Shape& shape, Parameter::Role role) {
@@ -249,7 +255,7 @@ Tensor MegatronStage::receive() const {
 
 // get_batch_on_this_tp_rank. The attention mask of every sequence travels with it
 // (create_attention_mask_in_dataloader), although causal kernels read none.
-MegatronStage::Batch MegatronStage::load_batch() const {
+MegatronStage::Batch MegatronStage::load_batch(std::uint64_t chunk) const {
   const Tape::Scope scope(tape_, "batch");
   const Tape::In in(tape_, Category::inputs);
   const auto loaded = [&](const Shape& shape, DType dtype) {
@@ -258,13 +264,14 @@ MegatronStage::Batch MegatronStage::load_batch() const {
     return result;
   };
   Batch batch;
-  if (is_first()) batch.tokens = loaded({b_, s_}, DType::i64);
-  if (is_last()) {
+  if (is_first(chunk)) batch.tokens = loaded({b_, s_}, DType::i64);
+  if (is_last(chunk)) {
     batch.labels = loaded({b_, s_}, DType::i64);
     batch.loss_mask = loaded({b_, s_}, DType::f32);
   }
-  if (is_first() || is_last()) batch.attention_mask = loaded({b_, {1, Sym::none}, s_, s_}, DType::boolean);
-  if (is_first()) batch.positions = loaded({b_, s_}, DType::i64);
+  if (is_first(chunk) || is_last(chunk))
+    batch.attention_mask = loaded({b_, {1, Sym::none}, s_, {o_.seq, Sym::s}}, DType::boolean);
+  if (is_first(chunk)) batch.positions = loaded({b_, s_}, DType::i64);
   return batch;
 }
 
@@ -305,17 +312,18 @@ Tensor MegatronStage::head_loss(const Tensor& hidden, const Batch& batch) {
   return mean_all(megatron::vocab_parallel_cross_entropy(logits, labels));
 }
 
-Tensor MegatronStage::forward(const Tensor& received) {
-  const Batch batch = load_batch();
-  Tensor hidden = is_first() ? embed(batch) : received;
+Tensor MegatronStage::forward(std::size_t chunk, const Tensor& received) {
+  const Batch batch = load_batch(chunk);
+  Tensor hidden = is_first(chunk) ? embed(batch) : received;
   {
     const Tape::Scope scope(tape_, "layers.*");
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const Tape::Layer number(tape_, static_cast<std::int32_t>(first_layer_ + i));
+    const auto depth = static_cast<std::size_t>(depth_);
+    for (std::size_t i = chunk * depth; i < (chunk + 1) * depth; ++i) {
+      const Tape::Layer number(tape_, static_cast<std::int32_t>(layer_index(i)));
       hidden = run_layer(layers_[i], hidden);
     }
   }
-  if (!is_last()) return megatron::send_forward(hidden);
+  if (!is_last(chunk)) return megatron::send_forward(hidden);
   hidden = ln_linear(final_norm_, hidden);
   return head_loss(hidden, batch);
 }

@@ -16,8 +16,10 @@
 namespace ledger {
 
 struct MegatronOptions {
-  std::uint64_t batch = 1, seq = 2048;
+  std::uint64_t batch = 1, seq = 2048;  // seq: of the whole sequence
+  std::uint64_t cp = 1;                 // ranks that the sequence is cut among (context parallelism)
   std::uint64_t tp = 1, pp = 1, stage = 0;
+  std::uint64_t chunks = 1;  // of the stage, under the interleaved schedule: chunk c of stage r follows c of r - 1
   bool sequence_parallel = false;
   Attention attention = Attention::sdpa;  // eager: unfused; otherwise cuDNN's, Transformer Engine's first choice
   Checkpointing checkpointing = Checkpointing::none;
@@ -34,13 +36,13 @@ class MegatronStage {
   using OnParameter = std::function<void(const Tensor&)>;
   MegatronStage(Tape& tape, const ModelConfig& config, const MegatronOptions& options, const OnParameter& made);
 
-  bool is_first() const { return o_.stage == 0; }
-  bool is_last() const { return o_.stage + 1 == o_.pp; }
+  bool is_first(std::uint64_t chunk) const { return o_.stage == 0 && chunk == 0; }
+  bool is_last(std::uint64_t chunk) const { return o_.stage + 1 == o_.pp && chunk + 1 == o_.chunks; }
 
-  // A micro-batch: from tokens or from `received` (recv_forward) to the loss, or to what stands for the output that was
-  // sent on: a scalar whose backward pass receives the output's gradient. Nothing else of the micro-batch stays but
-  // what its graph saves.
-  Tensor forward(const Tensor& received);
+  // A micro-batch in one chunk: from tokens or from `received` (recv_forward) to the loss, or to what stands for the
+  // output that was sent on: a scalar whose backward pass receives the output's gradient. Nothing else of the
+  // micro-batch stays but what its graph saves.
+  Tensor forward(std::size_t chunk, const Tensor& received);
   Tensor receive() const;  // recv_forward: a leaf that gathers a gradient
 
  private:
@@ -59,7 +61,8 @@ class MegatronStage {
   Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role);
   LnLinear make_ln_linear(const std::string& path, const char* name, Dim out, bool bias);
   Layer make_layer(std::uint64_t index);
-  Batch load_batch() const;
+  Batch load_batch(std::uint64_t chunk) const;
+  std::uint64_t layer_index(std::uint64_t position) const;
 
   Tensor embed(const Batch& batch) const;
   Tensor run_layer(const Layer& layer, const Tensor& x) const;
@@ -81,7 +84,7 @@ class MegatronStage {
   Dim b_, s_, s_shard_, h_, ffn_, d_, np_, ng_, vocab_;
   Tensor word_embeddings_, position_embeddings_, output_weight_;
   std::vector<Layer> layers_;
-  std::uint64_t first_layer_ = 0;
+  std::uint64_t depth_ = 0;  // layers of a chunk
   LnLinear final_norm_;
   mutable Tensor te_workspace_;   // allocated at the first product
   mutable Tensor gather_buffer_;  // get_global_memory_buffer "mpu": gathered inputs of the output layer

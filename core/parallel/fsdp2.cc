@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/trace/streams.h"
+
 namespace ledger {
 namespace {
 
@@ -53,7 +55,7 @@ Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype
 // foreach_all_gather: shards in another dtype are cast into one flat input first, which is copied into the output.
 void Fsdp2::unshard(Group& group) {
   if (group.gathered || group.all_gather || group.params.empty()) return;
-  const Tape::Scope scope(tape_, "fsdp.all_gather", Tape::Scope::Below::nothing);
+  const Tape::Scope scope(tape_, kAllGatherScope, Tape::Scope::Below::nothing);
   const Tape::Layer no_layer(tape_, -1);
   const Tape::In in(tape_, Category::communication);
   std::uint64_t total = 0, cast = 0;
@@ -167,7 +169,7 @@ void Fsdp2::post_backward(Group& group) {
 // foreach_reduce: the flat input of one unit stays until the next unit reduces.
 void Fsdp2::reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradients) {
   reduce_scatter_state_.reset();
-  const Tape::Scope scope(tape_, "fsdp.reduce_scatter", Tape::Scope::Below::nothing);
+  const Tape::Scope scope(tape_, kReduceScatterScope, Tape::Scope::Below::nothing);
   const Tape::Layer no_layer(tape_, -1);
   const Tape::In in(tape_, Category::communication);
   std::uint64_t total = 0;

@@ -2,8 +2,8 @@
 // unit gathered before it runs and its gradients reduced and scattered after.
 //
 // Source: torch/distributed/fsdp/_fully_shard/{_fsdp_state,_fsdp_param_group,_fsdp_collectives,_fsdp_param}.py (2.14).
-// Buffers die where the Python drops its last reference. On CUDA they come from side streams, whose blocks other
-// streams cannot reuse: docs/not-modelled.md, fsdp_stream_pools.
+// Buffers die where the Python drops its last reference. On CUDA those of all-gathers and the reduced gradients come
+// from side streams' pools: core/trace/streams.h.
 #pragma once
 
 #include <vector>

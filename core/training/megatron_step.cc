@@ -11,13 +11,15 @@
 namespace ledger {
 namespace {
 
-MegatronOptions options_of(const Recipe& r, std::uint64_t stage, const MegatronRun& run) {
+MegatronOptions options_of(const Recipe& r, std::uint64_t stage, std::uint64_t chunks, const MegatronRun& run) {
   MegatronOptions o;
   o.batch = r.batch;
   o.seq = r.seq;
+  o.cp = r.cp;
   o.tp = r.tp;
   o.pp = r.pp;
   o.stage = stage;
+  o.chunks = chunks;
   o.sequence_parallel = r.sequence_parallel;
   o.attention = r.attention;
   o.checkpointing = r.checkpointing;
@@ -26,32 +28,42 @@ MegatronOptions options_of(const Recipe& r, std::uint64_t stage, const MegatronR
   return o;
 }
 
+// Roughly the events of a layer's forward and backward, and the most that all stages together may have.
+constexpr std::uint64_t kEventsPerLayer = 150, kMostEvents = 128u << 20;
+
 class StageLoop {
  public:
   StageLoop(Tape& tape, const ModelConfig& config, const Recipe& recipe, std::uint64_t stage, const MegatronRun& run)
       : tape_(tape), recipe_(recipe), made_([this](const Tensor& parameter) { remember(parameter); }) {
     tape.begin_phase("load");
-    stage_.emplace(tape, config, options_of(recipe, stage, run), made_);
-    warm_up_ = std::min(recipe.pp - stage - 1, recipe.micro_batches);
-    // The steady state repeats itself: what one turn of it needs, the next one does.
-    micro_batches_ = std::min(recipe.micro_batches, warm_up_ + 2);
+    // num_layers_per_virtual_pipeline_stage 1, or all of the stage's layers in one chunk.
+    const bool interleaved = recipe.pipeline_schedule == PipelineSchedule::interleaved;
+    chunks_ = interleaved ? config.num_hidden_layers / recipe.pp : 1;
+    stage_.emplace(tape, config, options_of(recipe, stage, chunks_, run), made_);
+    in_flight_.resize(static_cast<std::size_t>(chunks_));
+    // get_pp_rank_microbatches. The steady state repeats itself, and with it what it needs: a turn of it is enough.
+    const std::uint64_t behind = recipe.pp - stage - 1;
+    const std::uint64_t warm_up = interleaved ? plus(2 * behind, times(chunks_ - 1, recipe.pp)) : behind;
+    micro_batches_ = std::min(recipe.micro_batches, interleaved ? times(2, recipe.pp) : plus(warm_up, 2));
+    turns_ = times(micro_batches_, chunks_);
+    warm_up_ = std::min(warm_up, turns_);
     make_buffers();
   }
 
-  // Phases as of gradient accumulation: step1.2.forward is the second micro-batch's.
+  // Phases as of gradient accumulation: step1.2.forward is the second micro-batch's (with chunks, the second turn's).
   void run_step(const std::string& step) {
     std::uint64_t forwards = 0, backwards = 0;
-    const auto phase = [&](std::uint64_t micro, const char* pass) {
-      tape_.begin_phase(micro_batches_ == 1 ? step + pass : step + std::to_string(micro) + "." + pass);
+    const auto phase = [&](std::uint64_t turn, const char* pass) {
+      tape_.begin_phase(turns_ == 1 ? step + pass : step + std::to_string(turn + 1) + "." + pass);
     };
-    while (backwards < micro_batches_) {
-      if (forwards < micro_batches_) {
-        phase(++forwards, "forward");
-        forward();
+    while (backwards < turns_) {
+      if (forwards < turns_) {
+        phase(forwards, "forward");
+        forward(chunk_of(forwards++));
       }
-      if (forwards <= warm_up_ && forwards < micro_batches_) continue;
-      phase(++backwards, "backward");
-      backward();
+      if (forwards <= warm_up_ && forwards < turns_) continue;
+      phase(backwards, "backward");
+      backward(in_flight_.size() - 1 - chunk_of(backwards++));
     }
     tape_.begin_phase(step + "optimizer");
     update();
@@ -73,8 +85,10 @@ class StageLoop {
     });
   }
 
-  // Of every parameter, or of this rank's share with the distributed optimizer.
-  Shape share() const { return {{recipe_.zero == 1 ? divide_up(elements_, recipe_.dp) : elements_, Sym::none}}; }
+  // Of every parameter, or of this rank's share with the distributed optimizer; the ranks of one sequence share, too.
+  Shape share() const {
+    return {{recipe_.zero == 1 ? divide_up(elements_, times(recipe_.dp, recipe_.cp)) : elements_, Sym::none}};
+  }
 
   void make_buffers() {
     const DType gradients = recipe_.precision == Precision::megatron_bf16 ? DType::f32 : DType::bf16;
@@ -88,16 +102,21 @@ class StageLoop {
     main_parameters_ = tape_.empty(OpKind::to_copy, share(), DType::f32);
   }
 
-  void forward() {
-    MicroBatch micro;
-    if (!stage_->is_first()) micro.input = stage_->receive();
-    micro.root = stage_->forward(micro.input);
-    in_flight_.push_back(std::move(micro));
+  // get_schedule_table: groups of as many micro-batches as stages, through one chunk after the other.
+  std::size_t chunk_of(std::uint64_t turn) const {
+    return static_cast<std::size_t>(turn % times(recipe_.pp, chunks_) / recipe_.pp);
   }
 
-  void backward() {
-    const MicroBatch micro = std::move(in_flight_.front());
-    in_flight_.pop_front();
+  void forward(std::size_t chunk) {
+    MicroBatch micro;
+    if (!stage_->is_first(chunk)) micro.input = stage_->receive();
+    micro.root = stage_->forward(chunk, micro.input);
+    in_flight_[chunk].push_back(std::move(micro));
+  }
+
+  void backward(std::size_t chunk) {
+    const MicroBatch micro = std::move(in_flight_[chunk].front());
+    in_flight_[chunk].pop_front();
     const Tape::Scope scope(tape_, "loss");
     tape_.backward(micro.root);
   }
@@ -119,10 +138,10 @@ class StageLoop {
   Tape& tape_;
   const Recipe& recipe_;
   const MegatronStage::OnParameter made_;
-  std::uint64_t elements_ = 0, warm_up_ = 0, micro_batches_ = 0;
+  std::uint64_t elements_ = 0, chunks_ = 1, warm_up_ = 0, micro_batches_ = 0, turns_ = 0;
   std::optional<MegatronStage> stage_;
   Tensor main_gradients_, main_gradients_copy_, main_parameters_, exp_avg_, exp_avg_sq_;
-  std::deque<MicroBatch> in_flight_;
+  std::vector<std::deque<MicroBatch>> in_flight_;  // by chunk
 };
 
 }  // namespace
@@ -135,6 +154,11 @@ Result<Trace> trace_megatron(const ModelConfig& config, const Recipe& recipe, st
                              const MegatronRun& run) {
   if (recipe.task != Task::training) return *unsupported_in_megatron(config, recipe);
   if (auto problem = unsupported(config, recipe)) return *problem;
+  // Of every stage up to twice the layers of the whole model are in flight.
+  const std::uint64_t passes = times(config.num_hidden_layers, plus(times(2, recipe.pp), 3));
+  const std::uint64_t events = times(times(passes, kEventsPerLayer), run.steps);
+  if (events > kMostEvents)
+    return Problem{ProblemCode::too_large_to_trace, "pp", std::to_string(events), std::to_string(kMostEvents), ""};
   Tape tape({.operands = false,
              .cublas_workspace_bytes = run.cublas_workspace_bytes,
              .accumulate_in_place = true,

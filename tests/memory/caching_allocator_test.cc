@@ -323,5 +323,30 @@ INSTANTIATE_TEST_SUITE_P(Cases, RandomSequence,
                                          Sequence{"expandable_limit_300_mib", true, 300 * kMiB, 6}),
                          [](const auto& row) { return std::string(row.param.name); });
 
+// A block goes back to the pool of the stream that it was made for, and to no other.
+TEST(Streams, HaveBlocksOfTheirOwn) {
+  for (const bool expandable : {false, true}) {
+    CachingAllocator allocator({.expandable_segments = expandable});
+    const BlockId gathered = allocator.allocate(20 * kMiB, Stream::all_gather);
+    const std::uint64_t place = allocator.address(gathered);
+    allocator.release(gathered);
+    const BlockId computed = allocator.allocate(20 * kMiB);
+    EXPECT_NE(allocator.address(computed), place);
+    EXPECT_EQ(allocator.stats().reserved, 40 * kMiB);
+    EXPECT_EQ(allocator.address(allocator.allocate(20 * kMiB, Stream::all_gather)), place);
+    EXPECT_EQ(allocator.stats().reserved, 40 * kMiB);
+    allocator.allocate(512, Stream::reduce_scatter);
+    EXPECT_EQ(allocator.stats().reserved, 42 * kMiB);
+  }
+}
+
+TEST(Streams, GiveTheirCachedBlocksBackBeforeAnotherIsRefused) {
+  CachingAllocator allocator({.limit = 40 * kMiB});
+  allocator.release(allocator.allocate(30 * kMiB, Stream::all_gather));
+  EXPECT_NE(allocator.allocate(30 * kMiB), kNoBlock);
+  EXPECT_EQ(allocator.stats().reserved, 30 * kMiB);
+  EXPECT_EQ(allocator.stats().retries, 1u);
+}
+
 }  // namespace
 }  // namespace ledger

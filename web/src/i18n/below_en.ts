@@ -78,7 +78,7 @@ export const belowEn = {
   'limit.head_dim_padding': 'Padding of head dimensions that are no multiple of 8, which flash attention adds inside its call.',
   'limit.cudnn_workspace': 'cuDNN’s attention workspace: its size is chosen by the library at run time.',
   'limit.svd_workspace': 'Scratch memory of the singular value decomposition that GaLore runs every 200 steps: a copy of one matrix and cuSOLVER’s workspace.',
-  'limit.fsdp_stream_pools': 'FSDP’s buffers come from streams of their own, whose freed blocks other streams cannot reuse: reserved memory lies higher than shown.',
+  'limit.ring_attention_buffers': 'Keys and values of other GPUs while ring attention passes them around: some copies of one layer’s.',
   'limit.pipeline_tensors_awaiting_collection': 'Tensors that pipeline stages sent each other and that Python’s garbage collector has not taken yet: some activations [s, b, h] between steps.',
   'limit.communication_library': 'NCCL’s own buffers, outside PyTorch’s allocator: some hundred MB a communicator.',
   'limit.decode_passes_between': 'How a cache that grows with every token breaks up the allocator’s segments between the passes that are played: reserved memory of a long run is higher.',

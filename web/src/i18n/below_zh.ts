@@ -80,7 +80,7 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'limit.head_dim_padding': '头维度不是 8 的倍数时，flash attention 在调用内部补齐所用的内存。',
   'limit.cudnn_workspace': 'cuDNN 注意力的工作区：其大小由该库在运行时决定。',
   'limit.svd_workspace': 'GaLore 每 200 步进行一次奇异值分解所用的临时内存：一个矩阵的副本和 cuSOLVER 的工作区。',
-  'limit.fsdp_stream_pools': 'FSDP 的缓冲区来自各自的流，其释放的块不能被其他流复用：实际保留内存高于此处所示。',
+  'limit.ring_attention_buffers': '环形注意力传递其他 GPU 的键与值时的缓冲：一层键值的若干副本。',
   'limit.pipeline_tensors_awaiting_collection': '流水段之间传递、尚未被 Python 垃圾回收的张量：步与步之间可能残留若干个 [s, b, h] 激活。',
   'limit.communication_library': 'NCCL 自身的缓冲区，位于 PyTorch 分配器之外：每个通信组约数百 MB。',
   'limit.decode_passes_between': '缓存随每个词元增长，会在未逐一演算的步骤之间把分配器的段切碎：长时间生成的保留显存更高。',
