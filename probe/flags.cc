@@ -80,6 +80,11 @@ void add_own_flags(CLI::App& app, Flags& flags) {
          "--explain-oom", flags.explain_oom,
          "read an out-of-memory error (a log's end), or - for standard input; with --model also against its prediction")
       ->type_name("FILE");
+  app.add_flag("--allow-busy", flags.allow_busy, "measure on a GPU on which others compute, too (cuda)");
+  app.add_option("--timeout", flags.timeout_s, "stop after so many seconds; what was measured is written (cuda)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("SECONDS");
+  app.add_flag("--paranoid", flags.paranoid, "fill memory with NaN before it is written and after it is freed (cuda)");
   app.add_flag("--list-gpus", flags.list_gpus, "print the catalogue of GPUs");
   app.add_flag("--list-models", flags.list_models, "print the checkpoints that --model knows by name");
   app.add_flag("--quiet", flags.quiet, "no progress, no table");
@@ -149,7 +154,8 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
       "  probe --model config.json --dry-run                        predict\n"
       "  probe --model llama-3-8b --method lora --dry-run           predict, a published model by name\n"
       "  probe --model config.json --device host --json out.json    compute a small model on the CPU and measure\n"
-      "Exit codes: 0 ok, 1 internal, 2 usage, 3 out of memory, 4 --check failed, 69 no usable GPU."};
+      "Exit codes: 0 ok, 1 internal, 2 usage, 3 out of memory, 4 --check failed, 5 out of time,\n"
+      "6 GPU busy, 69 no usable GPU, 128+n ended by signal n."};
   add_own_flags(app, parsed.flags);
   add_recipe_flags(app, parsed.flags);
   app.allow_extras();

@@ -25,6 +25,9 @@ struct Flags {
   bool list_models = false;
   bool version = false;
   bool quiet = false;
+  bool allow_busy = false;
+  bool paranoid = false;
+  double timeout_s = 0;  // 0: none
   std::uint32_t steps = 3;
   std::uint32_t warmup = 1;
   double check_percent = -1;  // < 0: not asked for

@@ -1,10 +1,10 @@
 // main.cc - probe: predict, or run the same trace for real and measure.
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 
@@ -13,7 +13,11 @@
 #include "core/answer/report.h"
 #include "core/api.h"
 #include "core/inference/generate.h"
+#include "probe/card.h"
 #include "probe/checkpoints.h"
+#include "probe/cuda/availability.h"
+#include "probe/cuda/run_cuda.h"
+#include "probe/device_run.h"
 #include "probe/explain.h"
 #include "probe/files.h"
 #include "probe/flags.h"
@@ -25,7 +29,17 @@
 namespace ledger {
 namespace {
 
-enum Exit { kOk = 0, kInternal = 1, kUsage = 2, kOutOfMemory = 3, kCheckFailed = 4, kNoGpu = 69 };
+enum Exit {
+  kOk = 0,
+  kInternal = 1,
+  kUsage = 2,
+  kOutOfMemory = 3,
+  kCheckFailed = 4,
+  kTimeOut = 5,
+  kBusy = 6,
+  kNoGpu = 69,
+  kSignal = 128,
+};
 
 constexpr std::uint64_t kLargestInput = 8u << 20;
 constexpr std::uint64_t kLargestLog = 256u << 20;  // logs are read whole and explained from their end
@@ -135,42 +149,68 @@ Bytes physical_memory() {
   return pages > 0 && page > 0 ? times(static_cast<Bytes>(pages), static_cast<Bytes>(page)) : kOverflow;
 }
 
-int finish_host_run(const Flags& flags, const Prediction& p, const HostRun& run) {
-  const std::string json = write_measured({&p, &run, flags.steps, flags.warmup});
-  const int code = emit(flags, json, measured_table(p, run.replay, run.phase_ms, run.losses));
-  if (code != kOk) return code;
-  if (run.failure) return fail(kInternal, "the host executor stopped: " + run.failure->what);
-  if (run.replay.out_of_memory) {
-    const StorageInfo& storage = p.trace.storages[run.replay.oom_storage];
-    return fail(kOutOfMemory, "out of memory in " + p.trace.phases[run.replay.phases.back().phase] + ", " +
-                                  p.trace.names[storage.scope] + " (" + op_name(storage.op) + ", " +
-                                  human_bytes(storage.bytes) + "): " + human_bytes(run.replay.allocator.allocated) +
-                                  " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) +
-                                  ".");
-  }
+std::string out_of_memory_sentence(const Prediction& p, const Replay& replay) {
+  const StorageInfo& storage = p.trace.storages[replay.oom_storage];
+  std::string place = p.trace.names[storage.scope];
+  if (storage.layer >= 0) place = "layer " + std::to_string(storage.layer) + ", " + place;
+  return "out of memory in " + p.trace.phases[replay.phases.back().phase] + ", " + place + " (" + op_name(storage.op) +
+         ", " + human_bytes(storage.bytes) + "): " + human_bytes(replay.allocator.allocated) +
+         " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) + ".";
+}
+
+// --check: 0 when measured and predicted peaks are as near as asked, and the losses numbers.
+int check(const Flags& flags, const Prediction& p, const MeasuredResult& run) {
   if (flags.check_percent < 0) return kOk;
   const auto predicted = static_cast<double>(p.replay.peak_allocated_bytes);
   const double off = std::fabs(static_cast<double>(run.replay.peak_allocated_bytes) - predicted) * 100 / predicted;
-  bool finite = true;
-  for (const double loss : run.losses)
-    finite = finite && std::isfinite(loss);
+  const bool finite =
+      std::all_of(run.losses.begin(), run.losses.end(), [](double loss) { return std::isfinite(loss); });
   if (off <= flags.check_percent && finite) return kOk;
   return fail(kCheckFailed, finite ? "measured and predicted allocated peaks differ by " + std::to_string(off) + " %."
                                    : std::string("the loss is not a finite number."));
 }
 
-// Why the host cannot play this trace; empty when it can.
-std::string not_for_the_host(const Prediction& p) {
+volatile std::sig_atomic_t signal_received = 0;
+
+// Writes file and table, and says how it ended.
+int finish_run(const Flags& flags, const Prediction& p, const MeasuredResult& run, const DeviceRun* device) {
+  const std::string json = write_measured({&p, &run, flags.steps, flags.warmup, device});
+  const int code = emit(flags, json, measured_table(p, run.replay, run.phase_ms, run.losses));
+  if (code != kOk) return code;
+  switch (run.status) {
+    case RunStatus::error:
+      return fail(kInternal, "the " + std::string(device == nullptr ? "host" : "CUDA") +
+                                 " executor stopped: " + run.failure->what + ".");
+    case RunStatus::out_of_memory:
+      return fail(kOutOfMemory, out_of_memory_sentence(p, run.replay));
+    case RunStatus::timeout:
+      return fail(kTimeOut, "stopped after --timeout; the file holds what was measured until then.");
+    case RunStatus::interrupted:
+      return fail(kSignal + signal_received, "interrupted; the file holds what was measured until then.");
+    case RunStatus::ok:
+      break;
+  }
+  return check(flags, p, run);
+}
+
+// Why no executor can play this trace; empty when one can. `device` as the flag has it.
+std::string not_playable(const Prediction& p, const std::string& device) {
   if (p.recipe.stack == Stack::course) return "--stack course is arithmetic, not a program: it cannot run.";
   const auto skips = [](const std::string& phase) { return phase.starts_with(kSkippedPhase); };
   if (std::any_of(p.trace.phases.begin(), p.trace.phases.end(), skips)) {
-    return "--device host generates every token: at most " + std::to_string(kStepsPlayedInFull + 1) +
+    return "--device " + device + " generates every token: at most " + std::to_string(kStepsPlayedInFull + 1) +
            " with --new-tokens.";
   }
   if (p.recipe.task == Task::generate && p.recipe.attention == Attention::flash && p.config.sliding_window != 0 &&
       p.recipe.seq >= p.config.sliding_window) {
-    return "--device host has no attention kernel that looks back over a window only.";
+    return "--device " + device + " has no attention kernel that looks back over a window only.";
   }
+  return "";
+}
+
+std::string not_for_the_host(const Prediction& p) {
+  const std::string why = not_playable(p, "host");
+  if (!why.empty()) return why;
   const std::string op = first_not_computed(p.trace);
   return op.empty() ? "" : "--device host has no kernel for " + op + ", which this recipe runs.";
 }
@@ -197,19 +237,58 @@ int host_run(const Flags& flags, const Inputs& inputs) {
     host.executor.on_phase_end = [&p](const HostExecutor&, std::uint32_t phase) { show_progress(p.trace, phase); };
   }
   const HostRun run = run_on_host(p.trace, replay_options, host);
-  return finish_host_run(flags, p, run);
+  return finish_run(flags, p, run, nullptr);
 }
 
-int no_gpu() {
-  if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
-    dlclose(driver);
-    return fail(kNoGpu,
-                "an NVIDIA driver is here, but this build of probe has no CUDA executor. "
-                "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
+constexpr const char* kInstead = ". Use --dry-run to predict, or --device host to compute a small model on the CPU.";
+
+// The first signal ends the run between two operators, so that its file is written; the second ends the program.
+void on_signal(int number) {
+  if (signal_received != 0) _exit(kSignal + number);
+  signal_received = number;
+}
+
+// Why a GPU cannot play this trace; empty when it can.
+std::string not_for_the_gpu(const Prediction& p, const device::Kernels& kernels) {
+  const std::string why = not_playable(p, "cuda");
+  if (!why.empty()) return why;
+  if (p.recipe.allocator == AllocatorKind::torch_expandable) {
+    return "--device cuda takes its memory by cudaMalloc: --allocator torch_expandable is predicted only.";
   }
-  return fail(kNoGpu,
-              "no NVIDIA driver was found on this machine, so there is no GPU to measure on. "
-              "Use --dry-run to predict, or --device host to compute a small model on the CPU.");
+  const std::string op = device::first_not_computed(p.trace, kernels);
+  return op.empty() ? "" : "--device cuda has no kernel for " + op + ", which this recipe runs.";
+}
+
+int cuda_run(const Flags& flags, Inputs inputs) {
+  const std::string why = cuda::why_not(cuda::collect_facts());
+  if (!why.empty()) return fail(kNoGpu, why + kInstead);
+  const DeviceFacts facts = cuda::gpu_facts();
+  if (const Gpu* card = find_card(facts.name, facts.total_bytes)) inputs.recipe.gpu = card->id;
+  PredictOptions options;
+  options.steps = flags.steps;
+  options.operands = options.record_addresses = true;
+  const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
+  if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
+  const Prediction& p = prediction.value();
+  cuda::OpenedGpu gpu = cuda::open_gpu(flags.allow_busy);
+  if (gpu.device == nullptr) {
+    if (gpu.busy) return fail(kBusy, gpu.error + ", which would spoil the numbers: stop that, or --allow-busy.");
+    return fail(kNoGpu, gpu.error + kInstead);
+  }
+  if (const std::string no = not_for_the_gpu(p, gpu.device->kernels()); !no.empty()) {
+    return fail(kUsage, no + " Use --dry-run.");
+  }
+  ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
+  if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
+  DeviceRunOptions run_options{.poison = flags.paranoid, .timeout_s = flags.timeout_s};
+  run_options.interrupted = [] { return signal_received != 0; };
+  if (!flags.quiet && isatty(STDERR_FILENO) != 0) {
+    run_options.on_phase_end = [&p](std::uint32_t phase) { show_progress(p.trace, phase); };
+  }
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  const DeviceRun run = run_on_device(p.trace, replay_options, *gpu.device, run_options);
+  return finish_run(flags, p, run, &run);
 }
 
 // Without a model the text alone; with one, its prediction as well.
@@ -246,7 +325,7 @@ int run(const Flags& flags) {
   if (inputs.code != kOk) return inputs.code;
   if (flags.dry_run) return dry_run(flags, inputs);
   if (flags.device == Device::host) return host_run(flags, inputs);
-  return no_gpu();
+  return cuda_run(flags, inputs);
 }
 
 }  // namespace

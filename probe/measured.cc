@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/answer/flops.h"
 #include "core/answer/report.h"
 #include "core/api.h"
+#include "probe/card.h"
 
 namespace ledger {
 namespace {
+
+// "9.0" for 90.
+std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
 
 // Milliseconds of the phases named "stepN.*".
 double step_ms(const Trace& trace, const std::vector<double>& phase_ms, std::uint32_t step) {
@@ -33,12 +40,30 @@ double decoding_speed(const MeasuredRun& m) {
   return total_ms > 0 ? 1000 * tokens / total_ms : 0;
 }
 
-void write_speed(JsonWriter& out, double tokens_per_second) {
-  out.key("speed").begin_object();
-  if (tokens_per_second > 0) {
-    out.member("tokens_per_s", tokens_per_second);
+void write_positive(JsonWriter& out, const char* key, double value) {
+  out.key(key);
+  if (value > 0) {
+    out.value(value);
   } else {
-    out.key("tokens_per_s").null();
+    out.null();
+  }
+}
+
+// TFLOP/s count what the model needs, not what a kernel does (core/answer/flops.h); MFU is against the card's dense
+// bf16 figure, where the catalogue knows the card.
+void write_speed(JsonWriter& out, const MeasuredRun& m, double tokens_per_second, double step_seconds) {
+  out.key("speed").begin_object();
+  write_positive(out, "tokens_per_s", tokens_per_second);
+  if (m.device != nullptr) {
+    const std::optional<StepFlops> flops = step_flops(m.prediction->trace);
+    const auto count =
+        flops ? static_cast<double>(flops->layers.total()) + static_cast<double>(flops->rest.total()) : 0;
+    const double tflops = step_seconds > 0 ? count / step_seconds * 1e-12 : 0;
+    const Gpu* card = find_card(m.device->facts.name, m.device->facts.total_bytes);
+    const double peak = card == nullptr ? 0 : card->dense_bf16_tflops;
+    write_positive(out, "tflops", tflops);
+    write_positive(out, "mfu", peak > 0 ? tflops / peak : 0);
+    write_positive(out, "peak_tflops", peak);
   }
   out.end_object();
 }
@@ -60,8 +85,9 @@ void write_steps(JsonWriter& out, const MeasuredRun& m) {
   out.end_array();
   const Recipe& recipe = m.prediction->recipe;
   const auto tokens = static_cast<double>(times(recipe.batch, recipe.seq)) * counted;
-  if (recipe.task == Task::generate) return write_speed(out, decoding_speed(m));
-  write_speed(out, counted_ms > 0 ? 1000 * tokens / counted_ms : 0);
+  if (recipe.task == Task::generate) return write_speed(out, m, decoding_speed(m), 0);
+  const double step_seconds = counted > 0 ? counted_ms / 1000 / counted : 0;
+  write_speed(out, m, counted_ms > 0 ? 1000 * tokens / counted_ms : 0, step_seconds);
 }
 
 void write_error(JsonWriter& out, const MeasuredRun& m) {
@@ -77,15 +103,77 @@ void write_error(JsonWriter& out, const MeasuredRun& m) {
     out.member("phase", replay.phases.empty() ? "" : trace.phases[replay.phases.back().phase]);
     out.member("requested_bytes", replay.oom_requested_bytes).member("segment_bytes", replay.oom_segment_bytes);
     out.member("allocated_bytes", replay.allocator.allocated).member("reserved_bytes", replay.allocator.reserved);
-    out.member("predicted_peak_allocated_bytes", m.prediction->replay.peak_allocated_bytes).end_object();
+    out.member("predicted_peak_allocated_bytes", m.prediction->replay.peak_allocated_bytes);
+    const Bytes needed = m.prediction->replay.peak_allocated_bytes;
+    out.member("short_by_bytes", needed > replay.allocator.reserved ? needed - replay.allocator.reserved : 0);
+    out.end_object();
   } else {
     out.null();
   }
 }
 
-const char* status_of(const HostRun& run) {
-  if (run.failure) return "error";
-  return run.replay.out_of_memory ? "oom" : "ok";
+void write_optional(JsonWriter& out, const char* key, std::optional<Bytes> bytes) {
+  out.key(key);
+  if (bytes) {
+    out.value(*bytes);
+  } else {
+    out.null();
+  }
+}
+
+void write_gpu(JsonWriter& out, const DeviceFacts& f) {
+  out.key("gpu").begin_object().member("name", f.name).member("compute_capability", capability_text(f.capability));
+  out.member("multiprocessors", f.multiprocessors).member("total_bytes", f.total_bytes);
+  out.member("driver_reserved_bytes", f.driver_reserved_bytes).member("mig", f.mig).member("mps", f.mps);
+  out.member("memory_kind", f.integrated ? "unified" : "discrete").end_object();
+  out.key("driver");
+  if (f.driver.empty()) {
+    out.null();
+  } else {
+    out.value(f.driver);
+  }
+  out.member("driver_cuda", f.driver_cuda).member("runtime_cuda", f.runtime_cuda).member("cublaslt", f.cublaslt);
+  out.member("wsl", f.wsl).member("clean", f.clean);
+}
+
+void write_environment(JsonWriter& out, const DeviceRun* device) {
+  out.key("environment").begin_object().member("device", device == nullptr ? "host" : "cuda");
+  if (device != nullptr) {
+    write_gpu(out, device->facts);
+  } else {
+    out.key("gpu").null();
+  }
+  out.member("os", "linux").end_object();
+}
+
+// Device-wide bytes, apart from the allocator's; what could not be had is null.
+void write_device_memory(JsonWriter& out, const DeviceRun* device) {
+  if (device == nullptr) return;
+  const DeviceMemory& m = device->memory;
+  out.key("device_memory").begin_object();
+  write_optional(out, "context_bytes", m.context_bytes);
+  write_optional(out, "libraries_bytes", m.libraries_bytes);
+  out.member("executor_bytes", m.executor_bytes);
+  write_optional(out, "grown_bytes", m.grown_bytes);
+  out.member("peak_bytes", m.peak_bytes).key("unexplained_bytes");
+  if (m.unexplained_bytes) {
+    out.value(*m.unexplained_bytes);
+  } else {
+    out.null();
+  }
+  out.end_object();
+}
+
+void write_not_measured(JsonWriter& out, const DeviceRun* device) {
+  out.key("not_measured").begin_array();
+  if (device == nullptr) {
+    out.value("device_bytes");
+  } else {
+    if (!device->memory.context_bytes) out.value("context_bytes");
+    if (!device->memory.grown_bytes) out.value("grown_bytes");
+    if (device->facts.wsl) out.value("device_bytes");  // the driver may spill into system memory without a word
+  }
+  out.end_array();
 }
 
 }  // namespace
@@ -105,14 +193,10 @@ std::string write_measured(const MeasuredRun& m) {
   const Replay& replay = m.run->replay;
   JsonWriter out;
   out.begin_object().member("schema_version", kSchemaVersion).member("kind", "measured");
-  out.key("tool")
-      .begin_object()
-      .member("name", "probe")
-      .member("version", version())
-      .member("backend", "host")
-      .end_object();
-  out.member("status", status_of(*m.run));
-  out.key("environment").begin_object().member("device", "host").key("gpu").null().member("os", "linux").end_object();
+  out.key("tool").begin_object().member("name", "probe").member("version", version());
+  out.member("backend", m.device == nullptr ? "host" : "cuda").end_object();
+  out.member("status", run_status_name(m.run->status));
+  write_environment(out, m.device);
   write_model(out, p);
   out.key("recipe");
   write_recipe(out, p.recipe);
@@ -125,7 +209,10 @@ std::string write_measured(const MeasuredRun& m) {
   out.end_object();
   out.key("allocator").begin_object().member("rules", recipe_value(p.recipe, "allocator"));
   out.member("segments", replay.allocator.segments).member("retries", replay.allocator.retries).end_object();
-  write_peaks(out, p.trace, replay, nullptr);
+  const bool counted = m.device != nullptr && !m.device->facts.wsl;
+  write_peaks(out, p.trace, replay, nullptr,
+              counted ? std::optional<Bytes>(m.device->memory.peak_bytes) : std::nullopt);
+  write_device_memory(out, m.device);
   write_phases(out, p.trace, replay, m.run->phase_ms.data());
   write_at_peak(out, p.config, p.recipe, p.trace, replay, ledger_at(p.trace, replay.peak_event));
   write_steps(out, m);
@@ -133,7 +220,7 @@ std::string write_measured(const MeasuredRun& m) {
   write_peaks(out, p.trace, p.replay, nullptr);
   write_phases(out, p.trace, p.replay);
   out.member("events_identical", identical(p.replay, replay)).end_object();
-  out.key("not_measured").begin_array().value("device_bytes").end_array();
+  write_not_measured(out, m.device);
   write_error(out, m);
   out.end_object();
   return out.take();

@@ -4,15 +4,16 @@
 #include <string>
 
 #include "core/answer/prediction.h"
-#include "probe/host/run_host.h"
+#include "probe/device_run.h"
 
 namespace ledger {
 
 struct MeasuredRun {
   const Prediction* prediction = nullptr;  // of the same trace; its trace is what ran
-  const HostRun* run = nullptr;
+  const MeasuredResult* run = nullptr;
   std::uint32_t steps = 0;
   std::uint32_t warmup = 0;
+  const DeviceRun* device = nullptr;  // the same run, where it was on a GPU; null on the host
 };
 
 // Every event, address and sample agreed.

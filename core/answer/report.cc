@@ -311,7 +311,8 @@ void write_model(JsonWriter& out, const Prediction& p) {
   out.end_object().end_object();
 }
 
-void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, const Gpu* gpu) {
+void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, const Gpu* gpu,
+                 std::optional<Bytes> measured_device_bytes) {
   out.key("peaks").begin_object().member("tensor_bytes", replay.peak_tensor_bytes);
   out.member("workspace_bytes", replay.peak_workspace_bytes).member("allocated_bytes", replay.peak_allocated_bytes);
   out.member("reserved_bytes", replay.peak_reserved_bytes);
@@ -320,6 +321,8 @@ void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, cons
     const Bytes high = plus(replay.peak_reserved_bytes, gpu->context_high_bytes);
     out.member("device_bytes", low + (high - low) / 2);
     out.key("device_band_bytes").begin_array().value(low).value(high).end_array();
+  } else if (measured_device_bytes) {
+    out.member("device_bytes", *measured_device_bytes);
   } else {
     out.key("device_bytes").null();
   }

@@ -1,6 +1,7 @@
 // report.h - a prediction as JSON (docs/file-formats.md), and the pieces that measured files share with it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/answer/prediction.h"
@@ -19,7 +20,8 @@ void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, con
 void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& recipe, const Trace& trace,
                    const Replay& replay, const Ledger& ledger);
 
-// "peaks" as measured or predicted; context_low/high give device_bytes and its band, 0 for none (null is written).
-void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, const Gpu* gpu);
+// "peaks" as measured or predicted. device_bytes: from the GPU's context, with its band; or as measured; or null.
+void write_peaks(JsonWriter& out, const Trace& trace, const Replay& replay, const Gpu* gpu,
+                 std::optional<Bytes> measured_device_bytes = std::nullopt);
 
 }  // namespace ledger

@@ -109,17 +109,21 @@ struct KernelCall {
 using KernelFn = void (*)(KernelCall&);
 
 // Computation is in double as soon as one operand is; integers go through double as well, where they are exact to 2^53.
-inline bool needs_double(const KernelCall& call) {
-  const auto wide = [](const HostView& v) {
-    return v.dtype == DType::f64 || v.dtype == DType::i64 || v.dtype == DType::i32;
-  };
-  for (const HostView& v : call.in) {
-    if (wide(v)) return true;
-  }
-  for (const HostView& v : call.out) {
-    if (wide(v)) return true;
+inline bool any_wide(std::span<const HostView> views) {
+  for (const HostView& v : views) {
+    if (v.dtype == DType::f64 || v.dtype == DType::i64 || v.dtype == DType::i32) return true;
   }
   return false;
+}
+
+// Where in the stream of random numbers a dropout begins: kernels_dropout.cc.
+std::uint64_t dropout_place(std::uint64_t seed, const Trace& trace, const Run& run, std::uint64_t forward_pass);
+
+// torch.finfo(dtype).min. That of fp32 would round to -inf in 16 bits.
+double lowest_finite(DType dtype);
+
+inline bool needs_double(const KernelCall& call) {
+  return any_wide(call.in) || any_wide(call.out);
 }
 
 }  // namespace ledger::host

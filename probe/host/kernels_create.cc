@@ -1,10 +1,9 @@
 // kernels_create.cc - tensors that come from nowhere: parameters, tables, inputs, constants.
-#include <cmath>
-#include <numbers>
-
 #include "probe/host/kernels.h"
 #include "probe/host/strided_loop.h"
 #include "probe/initial_values.h"
+#include "probe/math/alibi.h"
+#include "probe/math/rotary.h"
 
 namespace ledger::host {
 
@@ -22,52 +21,18 @@ void load_parameter(KernelCall& call) {
   });
 }
 
-namespace {
-
-// transformers 5, modeling_rope_utils.py: _compute_llama3_parameters. Long wavelengths are slowed by `factor`, short
-// ones kept, those between interpolated.
-float scaled_llama3(float frequency, const RopeScaling& rope) {
-  const double wavelength = 2 * std::numbers::pi / static_cast<double>(frequency);
-  const double context = rope.original_max_position_embeddings;
-  if (wavelength > context / rope.low_freq_factor) return frequency / static_cast<float>(rope.factor);
-  if (wavelength < context / rope.high_freq_factor) return frequency;
-  const double smooth = (context / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
-  return static_cast<float>(((1 - smooth) / rope.factor + smooth) * static_cast<double>(frequency));
-}
-
-}  // namespace
-
 void load_buffer(KernelCall& call) {
-  const RopeScaling& rope = call.trace.rope;
-  const HostView& out = call.out[0];
-  const double theta = call.attr.x;
-  const auto dim = static_cast<float>(2 * out.numel());
-  generate<float>(out, [&](std::uint64_t i) {
-    // Rounded to fp32 where transformers rounds: exponent, power and quotient.
-    const float exponent = static_cast<float>(2 * i) / dim;
-    const float frequency = 1.0f / static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
-    if (call.attr.i[0] != 0) return frequency;
-    if (rope.type == "llama3") return scaled_llama3(frequency, rope);
-    return rope.type == "linear" ? frequency / static_cast<float>(rope.factor) : frequency;
-  });
+  const auto dim = static_cast<float>(2 * call.out[0].numel());
+  const math::RopeRule rope = call.attr.i[0] != 0 ? math::RopeRule{} : math::rope_rule(call.trace.rope);
+  generate<float>(call.out[0], math::InverseFrequency{call.attr.x, dim, rope});
 }
 
 void load_constant(KernelCall& call) {
   generate<double>(call.out[0], [&](std::uint64_t) { return call.attr.x; });
 }
 
-// transformers models/bloom/modeling_bloom.py, build_alibi_tensor.
 void alibi_slopes(KernelCall& call) {
-  const std::uint64_t heads = call.out[0].sizes[0];
-  std::uint64_t whole = 1;
-  while (whole * 2 <= heads)
-    whole *= 2;
-  const auto base = [](std::uint64_t n) { return -std::exp2(3 - std::log2(static_cast<double>(n))); };  // log2 of it
-  generate<float>(call.out[0], [&](std::uint64_t i) {
-    const double exponent = i < whole ? base(whole) * static_cast<double>(i + 1)
-                                      : base(2 * whole) * static_cast<double>(2 * (i - whole) + 1);
-    return static_cast<float>(std::exp2(exponent));
-  });
+  generate<float>(call.out[0], math::AlibiSlope(call.out[0].sizes[0]));
 }
 
 void load_tokens(KernelCall& call) {

@@ -13,18 +13,19 @@
 #include "probe/initial_values.h"
 
 namespace ledger::host {
-namespace {
 
-std::uint64_t place_of(const KernelCall& call) {
-  std::uint64_t place = splitmix64(call.seed ^ fnv1a64(call.trace.names[call.run.scope]));
-  place = splitmix64(place + static_cast<std::uint64_t>(call.run.layer + 1));
-  return splitmix64(place + call.forward_pass);
+std::uint64_t dropout_place(std::uint64_t seed, const Trace& trace, const Run& run, std::uint64_t forward_pass) {
+  std::uint64_t place = splitmix64(seed ^ fnv1a64(trace.names[run.scope]));
+  place = splitmix64(place + static_cast<std::uint64_t>(run.layer + 1));
+  return splitmix64(place + forward_pass);
 }
+
+namespace {
 
 template <class C>
 void drop(KernelCall& call) {
   const std::array<HostView, 3> operands = {call.out[0], call.out[1], call.in[0]};
-  const std::uint64_t place = place_of(call);
+  const std::uint64_t place = dropout_place(call.seed, call.trace, call.run, call.forward_pass);
   const double kept = 1 - call.attr.x;
   const C scale = static_cast<C>(1 / kept);
   const std::size_t width = operands[0].last_size();

@@ -3,13 +3,10 @@
 // Rows are handled in strips: load and widen, compute in float or double, round and store. In-place operators need no
 // kernels of their own, for a strip is read before it is written.
 #include <array>
-#include <cmath>
-#include <limits>
-#include <numbers>
-#include <type_traits>
 
 #include "probe/host/kernels.h"
 #include "probe/host/strided_loop.h"
+#include "probe/math/elementwise.h"
 
 namespace ledger::host {
 namespace {
@@ -51,181 +48,146 @@ void map(KernelCall& call, F f) {
   }
 }
 
-// f(x, scalar) with the scalar attribute in the compute type.
-template <class F>
-void map_scalar(KernelCall& call, F f) {
-  const double scalar = call.attr.x;
-  map<1>(call, [&](auto x) { return f(x, static_cast<decltype(x)>(scalar)); });
-}
-
-constexpr double kTanhScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
-constexpr double kTanhCube = 0.044715;
-
 }  // namespace
 
 void copy(KernelCall& call) {
   if (call.in[0].dtype == call.out[0].dtype && broadcasts_to(call.in[0], call.out[0])) {
     move_elements(call.out[0], call.in[0]);
   } else {
-    map<1>(call, [](auto x) { return x; });
+    map<1>(call, math::Identity{});
   }
 }
 
 void add(KernelCall& call) {
-  map<2>(call, [](auto x, auto y) { return x + y; });
+  map<2>(call, math::Add{});
 }
 
 void add_scalar(KernelCall& call) {
-  map_scalar(call, [](auto x, auto scalar) { return x + scalar; });
+  map<1>(call, math::AddScalar{call.attr.x});
 }
 
 void mul(KernelCall& call) {
-  map<2>(call, [](auto x, auto y) { return x * y; });
+  map<2>(call, math::Multiply{});
 }
 
 void mul_scalar(KernelCall& call) {
-  map_scalar(call, [](auto x, auto scalar) { return x * scalar; });
+  map<1>(call, math::MulScalar{call.attr.x});
 }
 
 void div_scalar(KernelCall& call) {
-  map_scalar(call, [](auto x, auto scalar) { return x / scalar; });
+  map<1>(call, math::DivScalar{call.attr.x});
 }
 
 void sub(KernelCall& call) {
-  map<2>(call, [](auto x, auto y) { return x - y; });
+  map<2>(call, math::Subtract{});
 }
 
 void div(KernelCall& call) {
-  map<2>(call, [](auto x, auto y) { return x / y; });
+  map<2>(call, math::Divide{});
 }
 
 void rsub_scalar(KernelCall& call) {
-  map_scalar(call, [](auto x, auto scalar) { return scalar - x; });
+  map<1>(call, math::RsubScalar{call.attr.x});
 }
 
 void neg(KernelCall& call) {
-  map<1>(call, [](auto x) { return -x; });
+  map<1>(call, math::Negative{});
 }
 
 void pow_scalar(KernelCall& call) {
   if (call.attr.x == 2) {  // the norms' square; PyTorch multiplies, too
-    map<1>(call, [](auto x) { return x * x; });
+    map<1>(call, math::Square{});
   } else {
-    map_scalar(call, [](auto x, auto scalar) { return std::pow(x, scalar); });
+    map<1>(call, math::PowScalar{call.attr.x});
   }
 }
 
 void sqrt(KernelCall& call) {
-  map<1>(call, [](auto x) { return std::sqrt(x); });
+  map<1>(call, math::Sqrt{});
 }
 
 void rsqrt(KernelCall& call) {
-  map<1>(call, [](auto x) { return 1 / std::sqrt(x); });
+  map<1>(call, math::Rsqrt{});
 }
 
 void reciprocal(KernelCall& call) {
-  map<1>(call, [](auto x) { return 1 / x; });
+  map<1>(call, math::Reciprocal{});
 }
 
 void clamp_max(KernelCall& call) {
-  // NaN passes through, as in PyTorch.
-  map_scalar(call, [](auto x, auto scalar) { return x > scalar ? scalar : x; });
+  map<1>(call, math::ClampMax{call.attr.x});
 }
 
 void cos(KernelCall& call) {
-  map<1>(call, [](auto x) { return std::cos(x); });
+  map<1>(call, math::Cos{});
 }
 
 void sin(KernelCall& call) {
-  map<1>(call, [](auto x) { return std::sin(x); });
+  map<1>(call, math::Sin{});
 }
 
 void silu(KernelCall& call) {
-  map<1>(call, [](auto x) { return x / (1 + std::exp(-x)); });
+  map<1>(call, math::Silu{});
 }
 
 void silu_backward(KernelCall& call) {
-  map<2>(call, [](auto gradient, auto x) {
-    const auto sigmoid = 1 / (1 + std::exp(-x));
-    return gradient * sigmoid * (1 + x * (1 - sigmoid));
-  });
+  map<2>(call, math::SiluBackward{});
 }
 
 void relu(KernelCall& call) {
-  map<1>(call, [](auto x) { return x < 0 ? decltype(x){0} : x; });  // NaN passes through
+  map<1>(call, math::Relu{});
 }
 
 void threshold_backward(KernelCall& call) {
-  map<2>(call, [](auto gradient, auto y) { return y > 0 ? gradient : decltype(y){0}; });
+  map<2>(call, math::ThresholdBackward{});
 }
 
 void tanh(KernelCall& call) {
-  map<1>(call, [](auto x) { return std::tanh(x); });
+  map<1>(call, math::Tanh{});
 }
 
 void tanh_backward(KernelCall& call) {
-  map<2>(call, [](auto gradient, auto y) { return gradient * (1 - y * y); });
+  map<2>(call, math::TanhBackward{});
 }
 
 void sigmoid(KernelCall& call) {
-  map<1>(call, [](auto x) { return 1 / (1 + std::exp(-x)); });
+  map<1>(call, math::Sigmoid{});
 }
 
 void sigmoid_backward(KernelCall& call) {
-  map<2>(call, [](auto gradient, auto y) { return gradient * (1 - y) * y; });
+  map<2>(call, math::SigmoidBackward{});
 }
 
 void masked_fill(KernelCall& call) {
-  const double value = call.attr.x;
-  map<2>(call, [value](auto x, auto masked) { return masked != 0 ? static_cast<decltype(x)>(value) : x; });
+  map<2>(call, math::MaskedFill{call.attr.x});
 }
 
-// Constants and formulas: aten/src/ATen/native/cuda/ActivationGeluKernel.cu.
 void gelu(KernelCall& call) {
   if (call.attr.i[0] != 0) {
-    map<1>(call, [](auto x) {
-      using C = decltype(x);
-      const C inner = static_cast<C>(kTanhScale) * (x + static_cast<C>(kTanhCube) * x * x * x);
-      return static_cast<C>(0.5) * x * (1 + std::tanh(inner));
-    });
+    map<1>(call, math::GeluTanh{});
   } else {
-    map<1>(call, [](auto x) {
-      using C = decltype(x);
-      return x * static_cast<C>(0.5) * (1 + std::erf(x * static_cast<C>(std::numbers::sqrt2 / 2)));
-    });
+    map<1>(call, math::GeluErf{});
   }
 }
 
 void gelu_backward(KernelCall& call) {
   if (call.attr.i[0] != 0) {
-    map<2>(call, [](auto gradient, auto x) {
-      using C = decltype(x);
-      const C t = std::tanh(static_cast<C>(kTanhScale) * (x + static_cast<C>(kTanhCube) * x * x * x));
-      const C slope = static_cast<C>(kTanhScale) * (1 + 3 * static_cast<C>(kTanhCube) * x * x);
-      return gradient * static_cast<C>(0.5) * ((1 + t) + x * (1 - t * t) * slope);
-    });
+    map<2>(call, math::GeluTanhBackward{});
   } else {
-    map<2>(call, [](auto gradient, auto x) {
-      using C = decltype(x);
-      const C cdf = static_cast<C>(0.5) * (1 + std::erf(x * static_cast<C>(std::numbers::sqrt2 / 2)));
-      const C density =
-          static_cast<C>(std::numbers::inv_sqrtpi * std::numbers::sqrt2 / 2) * std::exp(static_cast<C>(-0.5) * x * x);
-      return gradient * (cdf + x * density);
-    });
+    map<2>(call, math::GeluErfBackward{});
   }
 }
 
 void dropout_backward(KernelCall& call) {
-  const double scale = 1 / (1 - call.attr.x);
-  map<2>(call, [&](auto gradient, auto kept) { return gradient * kept * static_cast<decltype(gradient)>(scale); });
+  map<2>(call, math::DropoutBackward{1 / (1 - call.attr.x)});
 }
 
 void is_masked(KernelCall& call) {
-  map<1>(call, [](auto x) { return static_cast<decltype(x)>(x == -std::numeric_limits<decltype(x)>::infinity()); });
+  map<1>(call, math::IsMasked{});
 }
 
 void zero_masked_rows(KernelCall& call) {
-  map<2>(call, [](auto masked, auto x) { return masked != 0 ? decltype(x){0} : x; });  // x may be NaN
+  map<2>(call, math::ZeroMaskedRows{});
 }
 
 }  // namespace ledger::host

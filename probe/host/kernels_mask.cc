@@ -6,10 +6,7 @@
 #include "probe/host/strided_loop.h"
 
 namespace ledger::host {
-namespace {
-
-// torch.finfo(dtype).min. That of fp32 would round to -inf in 16 bits.
-double lowest(DType dtype) {
+double lowest_finite(DType dtype) {
   switch (dtype) {
     case DType::f64:
       return std::numeric_limits<double>::lowest();
@@ -21,8 +18,6 @@ double lowest(DType dtype) {
       return static_cast<double>(std::numeric_limits<float>::lowest());
   }
 }
-
-}  // namespace
 
 void causal_mask(KernelCall& call) {
   const HostView& out = call.out[0];
@@ -36,7 +31,7 @@ void causal_mask(KernelCall& call) {
 
 void additive_mask(KernelCall& call) {
   const HostView &out = call.out[0], &in = call.in[0];
-  const double hidden = call.attr.x != 0 ? -std::numeric_limits<double>::infinity() : lowest(out.dtype);
+  const double hidden = call.attr.x != 0 ? -std::numeric_limits<double>::infinity() : lowest_finite(out.dtype);
   const StridedLoop<2> loop(out, {out, in});
   const auto [out_step, in_step] = loop.steps[0];
   loop.for_each_row([&, out_step = out_step, in_step = in_step](auto at, std::size_t count) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "probe/math/quantise.h"
+
 namespace ledger::host {
 namespace {
 
@@ -34,15 +36,6 @@ std::array<float, 256> make_dynamic_map() {
   return map;
 }
 
-// Of two values equally near, the smaller: torch.argmin takes the first.
-std::uint8_t nearest(std::span<const float> table, float x) {
-  const auto above = std::lower_bound(table.begin(), table.end(), x);
-  if (above == table.begin()) return 0;
-  auto index = static_cast<std::size_t>(above - table.begin());
-  if (above == table.end() || x - table[index - 1] <= *above - x) --index;
-  return static_cast<std::uint8_t>(index);
-}
-
 }  // namespace
 
 const std::array<float, 256>& dynamic_map() {
@@ -51,6 +44,9 @@ const std::array<float, 256>& dynamic_map() {
 }
 
 Blocks quantise_blocks(std::span<const float> values, std::size_t block, std::span<const float> table) {
+  const auto code_of = [&](float x) {
+    return static_cast<std::uint8_t>(math::nearest_code(table.data(), static_cast<unsigned>(table.size()), x));
+  };
   Blocks result;
   result.codes.reserve(values.size());
   for (std::size_t first = 0; first < values.size(); first += block) {
@@ -60,7 +56,7 @@ Blocks quantise_blocks(std::span<const float> values, std::size_t block, std::sp
       largest = std::max(largest, std::fabs(value));
     const float inverse = largest > 0 ? 1.0f / largest : 0.0f;
     for (const float value : part)
-      result.codes.push_back(nearest(table, std::clamp(value * inverse, -1.0f, 1.0f)));
+      result.codes.push_back(code_of(std::clamp(value * inverse, -1.0f, 1.0f)));
     result.absmax.push_back(largest);
   }
   return result;

@@ -43,6 +43,7 @@ HostRun run_on_host(const Trace& trace, const ReplayOptions& options, const Host
   result.phase_ms = executor.phase_ms();
   result.losses = executor.losses();
   result.failure = executor.failure();
+  result.status = status_of(result);
   return result;
 }
 

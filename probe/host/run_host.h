@@ -6,6 +6,7 @@
 
 #include "core/memory/replay.h"
 #include "probe/host/host_executor.h"
+#include "probe/measured_result.h"
 
 namespace ledger {
 
@@ -20,13 +21,9 @@ struct NamedTensor {
   std::vector<double> values;
 };
 
-struct HostRun {
-  Replay replay;
-  std::vector<double> phase_ms;  // by index into Trace::phases
-  std::vector<double> losses;    // one a step
+struct HostRun : MeasuredResult {
   // Of the last backward phase at whose end the parameter's latest gradient was alive.
   std::vector<NamedTensor> gradients;
-  std::optional<HostFailure> failure;  // of the trace or a kernel; being out of memory is a result (Replay)
 };
 
 // The first operator of `trace` that the host has no kernel for, by its ATen name; empty when it can all be computed.

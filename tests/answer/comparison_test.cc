@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/api.h"
+#include "probe/host/run_host.h"
 #include "probe/measured.h"
 #include "tests/answer/json_path.h"
 #include "tests/base/show_problem.h"

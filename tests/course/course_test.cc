@@ -10,6 +10,7 @@
 
 #include "core/answer/flops.h"
 #include "core/base/number_format.h"
+#include "probe/host/run_host.h"
 #include "probe/measured.h"
 #include "tests/config/fixtures.h"
 #include "tests/training/runs.h"

@@ -135,8 +135,8 @@ TEST(ElementwiseKernels, InPlaceOperatorsReadBeforeTheyWrite) {
   Trace trace;  // one storage as both in0 and out0
   trace.has_operands = true;
   trace.names = {""};
-  detail::add_tensor(trace, out);
-  detail::add_tensor(trace, factor);
+  add_tensor(trace, out);
+  add_tensor(trace, factor);
   trace.views.push_back(trace.views[0]);
   trace.runs.push_back({.op = OpKind::mul_inplace, .inputs = 2, .outputs = 1, .attr = {}});
   HostStore store;

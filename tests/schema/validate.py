@@ -163,6 +163,25 @@ class Documents(unittest.TestCase):
         self.valid("comparison", answer["comparison"])
         self.assertEqual([row["difference_bytes"] for row in answer["comparison"]["phases"]], [0] * 5)
 
+    def test_measured_on_a_gpu(self):
+        """Files of a GPU run, however it ends, made by the emulated device."""
+        for status in ("ok", "oom", "timeout", "interrupted", "error"):
+            run = subprocess.run([BIN / "emulated_run", status], capture_output=True, text=True)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            measured = json.loads(run.stdout)
+            self.valid("measured", measured, status)
+            self.assertEqual(measured["status"], status)
+            self.assertEqual(measured["environment"]["gpu"]["name"], "Emulated GPU")
+            self.assertEqual(measured["peaks"]["device_bytes"], measured["device_memory"]["peak_bytes"])
+            if status == "ok":
+                self.adds_up(measured)
+                self.assertTrue(measured["prediction"]["events_identical"])
+                self.assertEqual(measured["device_memory"]["unexplained_bytes"], 0)
+                answer = core(["compare " + json.dumps({"measured": measured})])[0]
+                self.valid("comparison", answer["comparison"])
+            if status == "oom":
+                self.assertGreater(measured["error"]["short_by_bytes"], 0)
+
     def test_measured_names_no_machine(self):
         for private in (str(pathlib.Path.home()), str(ROOT), tempfile.gettempdir(), subprocess.getoutput("hostname")):
             if len(private) > 3:

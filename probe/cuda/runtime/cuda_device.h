@@ -1,0 +1,74 @@
+// cuda_device.h - a GPU: its memory, its queue, its libraries, and the account of what each of them takes.
+#pragma once
+
+#include <map>
+
+#include "probe/cuda/nvml.h"
+#include "probe/cuda/run_cuda.h"
+#include "probe/cuda/runtime/cublaslt.h"
+#include "probe/cuda/runtime/cuda_store.h"
+
+namespace ledger::cuda {
+
+extern const device::Kernels kKernels;  // kernels_tiles.cu
+
+// Pinned host memory, which kernels write and read over the bus.
+class PinnedMemory : public device::HostSide {
+ public:
+  ~PinnedMemory() override;
+  std::byte* keep(std::int64_t number, Bytes bytes) override;
+  std::byte* find(std::int64_t number, Bytes bytes) const override;
+  void drop(std::int64_t number) override;
+  void settle();  // the queue is empty: what was dropped is given back
+
+ private:
+  struct Piece {
+    std::byte* memory = nullptr;
+    Bytes bytes = 0;
+  };
+  std::map<std::int64_t, Piece> pieces_;
+  std::vector<Piece> dropped_;
+};
+
+class CudaDevice : public MeasuredDevice {
+ public:
+  explicit CudaDevice(DeviceFacts facts) : facts_(std::move(facts)) {}
+  ~CudaDevice() override;
+
+  // Context, queue, libraries; what went wrong, or "". `before`: bytes in use on the device before, as NVML told.
+  std::string open(Nvml& nvml, std::optional<Bytes> before);
+
+  const device::Kernels& kernels() const override { return kKernels; }
+  device::Services& services() override { return services_; }
+  std::byte* locate(std::uint64_t address, Bytes bytes) override { return store_.locate(address, bytes); }
+  void fill(std::byte* memory, int byte, Bytes bytes) override;
+  void copy_back(std::byte* to, const std::byte* from, Bytes bytes) override;
+  void copy_in(std::byte* to, const std::byte* from, Bytes bytes) override;
+  void use_workspace(std::byte* memory, Bytes bytes) override { library_.use_workspace(memory, bytes); }
+  std::string queue_error() override;
+  std::string settle() override;
+  SegmentStore& store() override { return store_; }
+  const DeviceFacts& facts() const override { return facts_; }
+  DeviceMemory memory(Bytes reserved) override;
+  void release_segments() override { store_.release_all(); }
+  std::string store_error() const override { return store_.error(); }
+
+  const CublasLt& library() const { return library_; }
+
+ private:
+  std::string start();
+
+  DeviceFacts facts_;
+  CudaStore store_;
+  CublasLt library_;
+  PinnedMemory pinned_;
+  device::Services services_;
+  DeviceMemory memory_;
+  Bytes base_ = 0;  // in use on the device with the context alone
+  std::byte* scratch_ = nullptr;
+};
+
+DeviceFacts facts_of_first_gpu();
+OpenedGpu open_first_gpu(bool allow_busy);
+
+}  // namespace ledger::cuda

@@ -1,0 +1,123 @@
+// create.cc - tensors that come from nowhere: parameters, tables, inputs, constants, masks.
+#include <cmath>
+
+#include "probe/device/kernels.h"
+#include "probe/device/memory.h"
+#include "probe/initial_values.h"
+#include "probe/math/alibi.h"
+#include "probe/math/rotary.h"
+
+namespace ledger::LEDGER_DEVICE {
+namespace {
+
+struct Constant {
+  double value;
+  LEDGER_DEVICE_ONLY double operator()(std::uint64_t) const { return value; }
+};
+
+void fill_with(Call& call, const Operand& out, double value) {
+  generate<double>(call, out, Constant{value});
+}
+
+struct Centred {
+  std::uint64_t hash;
+  double centre, scale;
+  LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return centre + centred_value(hash + i, scale); }
+};
+
+struct Token {
+  std::uint64_t seed, vocab;
+  LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const {
+    return static_cast<double>(splitmix64(seed + i) % vocab);
+  }
+};
+
+struct Index {
+  LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return static_cast<double>(i); }
+};
+
+struct Diagonal {
+  std::uint64_t columns;
+  LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return i / columns == i % columns ? 1.0 : 0.0; }
+};
+
+struct Causal {
+  std::uint64_t keys, queries, before, window;
+  LEDGER_DEVICE_ONLY float operator()(std::uint64_t i) const {
+    const std::uint64_t key = i % keys, query = i / keys % queries + before;
+    return key <= query && (window == 0 || key + window > query) ? 1.0f : 0.0f;
+  }
+};
+
+}  // namespace
+
+void load_parameter(Call& call) {
+  const auto index = static_cast<std::size_t>(call.attr.i[0]);
+  if (index >= call.trace.parameters.size()) {
+    call.error = "there is no parameter of this number";
+    return;
+  }
+  const Parameter& parameter = call.trace.parameters[index];
+  const bool norm = parameter.role == Parameter::Role::norm;
+  generate<double>(call, call.out[0],
+                   Centred{fnv1a64(parameter.name), norm ? 1.0 : 0.0, norm ? kNormScale : kWeightScale});
+}
+
+void load_buffer(Call& call) {
+  const double dim = static_cast<double>(2 * call.out[0].numel());
+  generate<float>(call, call.out[0],
+                  math::InverseFrequency{call.attr.x, static_cast<float>(dim),
+                                         call.attr.i[0] != 0 ? math::RopeRule{} : math::rope_rule(call.trace.rope)});
+}
+
+void alibi_slopes(Call& call) {
+  generate<float>(call, call.out[0], math::AlibiSlope(call.out[0].sizes[0]));
+}
+
+void load_constant(Call& call) {
+  fill_with(call, call.out[0], call.attr.x);
+}
+
+void load_tokens(Call& call) {
+  if (call.trace.vocab_size == 0) {
+    call.error = "the trace states no vocabulary";
+    return;
+  }
+  generate<double>(call, call.out[0], Token{call.seed, call.trace.vocab_size});
+}
+
+void load_values(Call& call) {
+  generate<double>(call, call.out[0], Centred{call.seed, 0, 1});
+}
+
+void eye(Call& call) {
+  generate<double>(call, call.out[0], Diagonal{call.out[0].last_size()});
+}
+
+void arange(Call& call) {
+  generate<double>(call, call.out[0], Index{});
+}
+
+void fill_ones(Call& call) {
+  fill_with(call, call.out[0], 1);
+}
+
+void fill_zeros(Call& call) {
+  for (const Operand& out : call.out)
+    fill_with(call, out, 0);
+}
+
+void fill(Call& call) {
+  fill_with(call, call.out[0], call.attr.x);
+}
+
+void causal_mask(Call& call) {
+  const Operand& out = call.out[0];
+  generate<float>(call, out,
+                  Causal{out.sizes[out.rank - 1u], out.sizes[out.rank - 2u], static_cast<std::uint64_t>(call.attr.i[0]),
+                         static_cast<std::uint64_t>(call.attr.i[1])});
+}
+
+void nothing(Call&) {}
+
+}  // namespace ledger::LEDGER_DEVICE

@@ -1,0 +1,96 @@
+#include "probe/device_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "probe/host/strips.h"
+
+namespace ledger::device {
+namespace {
+
+constexpr int kPoison = 0xFF;  // NaN in every floating format, -1 as a token id
+
+}  // namespace
+
+DeviceExecutor::DeviceExecutor(const Trace& trace, Device& device, Options options)
+    : CheckedExecutor(trace), device_(device), options_(std::move(options)), pending_(trace.losses.size()) {}
+
+// The matrix library works in the trace's own workspace, the largest that is alive.
+void DeviceExecutor::after_birth(StorageId storage, std::byte* memory) {
+  const StorageInfo& info = trace().storages[storage];
+  if (options_.poison) device_.fill(memory, kPoison, info.bytes);
+  if (info.category != Category::workspace || info.op != OpKind::workspace) return;
+  if (workspace_ != kNoStorage && trace().storages[workspace_].bytes > info.bytes) return;
+  workspace_ = storage;
+  device_.use_workspace(memory, info.bytes);
+}
+
+void DeviceExecutor::before_death(StorageId storage, std::byte* memory) {
+  if (options_.poison) device_.fill(memory, kPoison, trace().storages[storage].bytes);
+  if (storage != workspace_) return;
+  workspace_ = kNoStorage;
+  device_.use_workspace(nullptr, 0);
+}
+
+const char* DeviceExecutor::compute(const Run& run, Operands in, Operands out) {
+  if (options_.stop && options_.stop()) return kStopped;
+  const KernelFn kernel = device_.kernels()[static_cast<std::size_t>(run.op)];
+  if (kernel == nullptr) return "there is no kernel for this operator";
+  Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services()};
+  kernel(call);
+  if (call.error != nullptr) return call.error;
+  error_ = device_.queue_error();
+  return error_.empty() ? nullptr : error_.c_str();
+}
+
+void DeviceExecutor::note_loss(std::size_t step, const host::HostView& loss) {
+  PendingLoss& pending = pending_[step];
+  pending.dtype = loss.dtype;
+  pending.pending = true;
+  device_.copy_back(pending.bytes.data(), loss.data, element_bytes(loss.dtype));
+}
+
+void DeviceExecutor::settle() {
+  const std::string error = device_.settle();
+  if (!error.empty()) return fail(error);
+  for (std::size_t step = 0; step < pending_.size(); ++step) {
+    if (!pending_[step].pending) continue;
+    set_loss(step, host::load_one<double>(pending_[step].bytes.data(), pending_[step].dtype));
+    pending_[step].pending = false;
+  }
+}
+
+void DeviceExecutor::after_phase(std::uint32_t phase) {
+  if (options_.on_phase_end) options_.on_phase_end(*this, phase);
+}
+
+std::vector<double> DeviceExecutor::read(StorageId storage) {
+  if (!alive(storage)) return {};
+  const StorageInfo& info = trace().storages[storage];
+  const Bytes element = element_bytes(info.dtype);
+  std::vector<std::byte> bytes(info.bytes);
+  device_.copy_back(bytes.data(), data(storage), bytes.size());
+  settle();
+  std::vector<double> values(bytes.size() / element);
+  host::load_strip(values.data(), bytes.data(), static_cast<std::ptrdiff_t>(element), values.size(), info.dtype);
+  return values;
+}
+
+void DeviceExecutor::write(StorageId storage, std::span<const double> values) {
+  if (!alive(storage)) return fail(describe(storage) + " is written while it is not alive", storage);
+  const StorageInfo& info = trace().storages[storage];
+  const Bytes element = element_bytes(info.dtype);
+  const std::size_t count = std::min<std::size_t>(values.size(), info.bytes / element);
+  std::vector<std::byte> bytes(count * element);
+  host::store_strip(bytes.data(), static_cast<std::ptrdiff_t>(element), values.data(), count, info.dtype);
+  device_.copy_in(data(storage), bytes.data(), bytes.size());
+}
+
+std::string first_not_computed(const Trace& trace, const Kernels& kernels) {
+  for (const Run& run : trace.runs) {
+    if (kernels[static_cast<std::size_t>(run.op)] == nullptr) return op_name(run.op);
+  }
+  return "";
+}
+
+}  // namespace ledger::device

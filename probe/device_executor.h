@@ -1,0 +1,75 @@
+// device_executor.h - runs a trace's operators on a device: a GPU, or the emulation of one that the tests use.
+#pragma once
+
+#include <array>
+#include <functional>
+
+#include "probe/checked_executor.h"
+#include "probe/device/call.h"
+#include "probe/initial_values.h"
+
+namespace ledger::device {
+
+using Kernels = std::array<KernelFn, kOpKinds>;
+
+// What the executor needs of a device. Work is queued and runs in order; errors may show only when it is waited for.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const Kernels& kernels() const = 0;
+  virtual Services& services() = 0;
+  virtual std::byte* locate(std::uint64_t address, Bytes bytes) = 0;  // device memory behind the allocator's address
+  virtual void fill(std::byte* memory, int byte, Bytes bytes) = 0;
+  // Queued; `to` is host memory that stays until settle().
+  virtual void copy_back(std::byte* to, const std::byte* from, Bytes bytes) = 0;
+  virtual void copy_in(std::byte* to, const std::byte* from, Bytes bytes) = 0;  // done on return
+  virtual void use_workspace(std::byte* memory, Bytes bytes) = 0;               // of the matrix library
+  virtual std::string queue_error() = 0;                                        // of the launches since the last call
+  virtual std::string settle() = 0;                                             // waits for the queue; what went wrong
+};
+
+class DeviceExecutor : public CheckedExecutor {
+ public:
+  struct Options {
+    bool poison = false;              // memory is NaN before it is written and after it is freed
+    std::uint64_t seed = kTokenSeed;  // of tokens, input features and dropout
+    // Called when a phase (index into Trace::phases) has run, while what it left is alive.
+    std::function<void(DeviceExecutor&, std::uint32_t)> on_phase_end = nullptr;
+    // Asked before every operator; true stops the run there, as if it had failed with kStopped.
+    std::function<bool()> stop = nullptr;
+  };
+  static constexpr const char* kStopped = "stopped";
+
+  // `trace` (with operands) and `device` outlive the executor.
+  DeviceExecutor(const Trace& trace, Device& device, Options options);
+
+  // Elements in memory order; empty when the storage is not alive.
+  std::vector<double> read(StorageId storage);
+  void write(StorageId storage, std::span<const double> values);
+
+ private:
+  std::byte* locate(std::uint64_t address, Bytes bytes) override { return device_.locate(address, bytes); }
+  void after_birth(StorageId storage, std::byte* memory) override;
+  void before_death(StorageId storage, std::byte* memory) override;
+  const char* compute(const Run& run, Operands in, Operands out) override;
+  void note_loss(std::size_t step, const host::HostView& loss) override;
+  void settle() override;
+  void after_phase(std::uint32_t phase) override;
+
+  struct PendingLoss {
+    std::array<std::byte, 8> bytes{};
+    DType dtype = DType::f32;
+    bool pending = false;
+  };
+
+  Device& device_;
+  Options options_;
+  StorageId workspace_ = kNoStorage;
+  std::vector<PendingLoss> pending_;  // by step; copied back while kernels run
+  std::string error_;
+};
+
+// The first operator of `trace` that these kernels only have a size for, by its ATen name; empty when there is none.
+std::string first_not_computed(const Trace& trace, const Kernels& kernels);
+
+}  // namespace ledger::device

@@ -1,0 +1,46 @@
+// measured_device.h - a device whose memory is counted while a trace runs on it, and what is told of it afterwards.
+#pragma once
+
+#include <optional>
+
+#include "core/memory/caching_allocator.h"
+#include "probe/device_executor.h"
+
+namespace ledger {
+
+// What is said of the machine; no names, serials or identifiers of it.
+struct DeviceFacts {
+  std::string name;    // "NVIDIA H200"
+  int capability = 0;  // 90 for 9.0
+  std::uint64_t multiprocessors = 0;
+  Bytes total_bytes = 0;            // as CUDA reports them
+  Bytes driver_reserved_bytes = 0;  // that the driver keeps for itself
+  bool mig = false, mps = false, integrated = false, wsl = false;
+  bool clean = true;                      // nobody else computed on it
+  int driver_cuda = 0, runtime_cuda = 0;  // 13000 is 13.0
+  std::uint64_t cublaslt = 0;
+  std::string driver = {};  // "580.65.06", empty where NVML does not tell
+};
+
+// Device-wide numbers, apart from the allocator's. What could not be had has no value.
+struct DeviceMemory {
+  std::optional<Bytes> context_bytes;    // that the CUDA context took
+  std::optional<Bytes> libraries_bytes;  // that loading libraries and the kernels' first launches took, before the run
+  Bytes executor_bytes = 0;              // scratch memory of the executor's own, outside the allocator
+  std::optional<Bytes> grown_bytes;      // what stayed after the run when all segments were given back
+  Bytes peak_bytes = 0;                  // most in use on the device at any growth of the segments, others included
+  // At the end of the run: what is in use beyond context, libraries, executor, growth and segments. 0 when all is told.
+  std::optional<std::int64_t> unexplained_bytes;
+};
+
+class MeasuredDevice : public device::Device {
+ public:
+  virtual SegmentStore& store() = 0;
+  virtual const DeviceFacts& facts() const = 0;
+  // The numbers so far; `reserved` bytes of segments are held.
+  virtual DeviceMemory memory(Bytes reserved) = 0;
+  virtual void release_segments() = 0;          // after the run, before the last look at the memory
+  virtual std::string store_error() const = 0;  // why memory was refused, if not for lack of it
+};
+
+}  // namespace ledger

@@ -1,0 +1,129 @@
+// gpu_check.cc - probe_gpu_check: the CUDA kernels against the host's on a real GPU, operator by operator and as whole
+// training steps. Writes one JSON document; needs no test framework, so that it builds on a bare GPU machine.
+//   probe_gpu_check ops SEED | steps STEPS
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "core/base/json.h"
+#include "core/training/step.h"
+#include "probe/cuda/availability.h"
+#include "probe/cuda/run_cuda.h"
+#include "probe/device_run.h"
+#include "probe/host/run_host.h"
+#include "tests/probe/device/op_cases.h"
+#include "tests/probe/device/step_cases.h"
+
+namespace ledger {
+namespace {
+
+constexpr int kNoGpu = 69;
+constexpr double kLossTolerance = 2e-3;  // of the loss: bf16 gradients summed in another order
+
+void write_outcome(JsonWriter& out, const std::string& name, const std::string& problem) {
+  out.begin_object().member("name", name).member("ok", problem.empty()).member("problem", problem).end_object();
+}
+
+bool check_ops(JsonWriter& out, MeasuredDevice& gpu, std::uint32_t seed) {
+  std::size_t failed = 0, count = 0;
+  out.key("failures").begin_array();
+  for (const op_cases::OpCase& c : op_cases::all_cases(seed)) {
+    const Trace trace = op_cases::trace_of(c);
+    device::DeviceExecutor executor(trace, gpu, {.poison = true});
+    const op_cases::OpResult got = op_cases::run_case(c, trace, executor, gpu.store());
+    const std::string problem = op_cases::disagreement(c, got, op_cases::on_host(c));
+    ++count;
+    if (problem.empty()) continue;
+    ++failed;
+    write_outcome(out, c.name, problem);
+    std::fprintf(stderr, "%s: %s\n", c.name.c_str(), problem.c_str());
+  }
+  out.end_array()
+      .member("cases", static_cast<std::uint64_t>(count))
+      .member("failed", static_cast<std::uint64_t>(failed));
+  return failed == 0;
+}
+
+void write_losses(JsonWriter& out, const char* key, const std::vector<double>& losses) {
+  out.key(key).begin_array();
+  for (const double loss : losses)
+    out.value(loss);
+  out.end_array();
+}
+
+// The first step whose losses are too far apart; empty when there is none.
+std::string compare_losses(const std::vector<double>& got, const std::vector<double>& want) {
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double allowed = kLossTolerance * std::fabs(want[i]) * static_cast<double>(i + 1);
+    if (i >= got.size() || !(std::fabs(got[i] - want[i]) <= allowed)) return "loss " + std::to_string(i) + " differs";
+  }
+  return "";
+}
+
+bool check_step(JsonWriter& out, MeasuredDevice& gpu, const StepCase& step, std::uint32_t steps) {
+  Recipe recipe;
+  recipe.batch = 2;
+  recipe.seq = 12;
+  step.set(recipe);
+  TraceOptions options;
+  options.steps = steps;
+  options.operands = true;
+  options.cublas_workspace_bytes = 32 * kMiB;
+  const Result<Trace> trace = trace_step(read_model_config(step.config).value(), recipe, options);
+  out.begin_object().member("name", step.name);
+  std::string problem = trace.ok() ? "" : "no trace";
+  if (trace.ok()) {
+    ReplayOptions replay_options;
+    replay_options.record_addresses = true;
+    const HostRun host = run_on_host(trace.value(), replay_options);
+    const DeviceRun run = run_on_device(trace.value(), replay_options, gpu, {.poison = true});
+    write_losses(out, "host", host.losses);
+    write_losses(out, "cuda", run.losses);
+    problem = run.failure ? run.failure->what : compare_losses(run.losses, host.losses);
+    if (problem.empty() && run.replay.addresses != host.replay.addresses) problem = "memory differs";
+  }
+  out.member("ok", problem.empty()).member("problem", problem).end_object();
+  if (!problem.empty()) std::fprintf(stderr, "%s: %s\n", step.name, problem.c_str());
+  return problem.empty();
+}
+
+bool check_steps(JsonWriter& out, MeasuredDevice& gpu, std::uint32_t steps) {
+  bool good = true;
+  out.key("steps").begin_array();
+  for (const StepCase& step : kSteps)
+    good = check_step(out, gpu, step, steps) && good;
+  out.end_array();
+  return good;
+}
+
+int run(const std::string& what, std::uint32_t number) {
+  const std::string why = cuda::why_not(cuda::collect_facts());
+  if (!why.empty()) {
+    std::fprintf(stderr, "probe_gpu_check: %s.\n", why.c_str());
+    return kNoGpu;
+  }
+  const cuda::OpenedGpu gpu = cuda::open_gpu(true);
+  if (gpu.device == nullptr) {
+    std::fprintf(stderr, "probe_gpu_check: %s.\n", gpu.error.c_str());
+    return kNoGpu;
+  }
+  JsonWriter out;
+  out.begin_object().member("gpu", gpu.device->facts().name).member("seed_or_steps", number);
+  const bool good = what == "ops" ? check_ops(out, *gpu.device, number) : check_steps(out, *gpu.device, number);
+  out.member("ok", good).end_object();
+  std::fputs(out.take().c_str(), stdout);
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ledger
+
+int main(int argc, char** argv) {
+  const std::string what = argc == 3 ? argv[1] : "";
+  if (what != "ops" && what != "steps") {
+    std::fputs("usage: probe_gpu_check ops SEED | steps STEPS\n", stderr);
+    return 2;
+  }
+  return ledger::run(what, static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10)));
+}

@@ -1,0 +1,106 @@
+// Whole training steps through the device executor and the device kernels' bodies, on the emulated device: the losses
+// and gradients must be the host's but for the order of sums, and memory must not differ at all.
+#include <gtest/gtest.h>
+
+#include "emulated_device.h"
+#include "probe/host/run_host.h"
+#include "step_cases.h"
+#include "tests/probe/tiny_models.h"
+
+namespace ledger {
+namespace {
+
+struct EmulatedRun {
+  Replay replay;
+  std::vector<double> losses;
+  std::optional<RunFailure> failure;
+  std::uint64_t products = 0;
+};
+
+EmulatedRun run_emulated(const Trace& trace, const ReplayOptions& options, bool with_library) {
+  emulated::EmulatedDevice device(with_library);
+  device::DeviceExecutor executor(trace, device, {.poison = true});
+  EmulatedRun result;
+  result.replay = replay(trace, options, &executor, &device.store());
+  executor.finish();
+  result.losses = executor.losses();
+  result.failure = executor.failure();
+  result.products = device.library.products;
+  return result;
+}
+
+class EmulatedSteps : public testing::TestWithParam<StepCase> {};
+
+INSTANTIATE_TEST_SUITE_P(All, EmulatedSteps, testing::ValuesIn(kSteps), [](const auto& c) { return c.param.name; });
+
+TEST_P(EmulatedSteps, LoseWhatTheHostLoses) {
+  Recipe recipe;
+  recipe.batch = 2;
+  recipe.seq = 12;
+  GetParam().set(recipe);
+  const Trace trace = tiny::trace(GetParam().config, recipe, {.steps = 3});
+  ASSERT_FALSE(trace.losses.empty());
+  ReplayOptions options;
+  options.record_addresses = true;
+  const HostRun host = run_on_host(trace, options);
+  ASSERT_FALSE(host.failure) << host.failure->what;
+  for (const bool with_library : {true, false}) {
+    const EmulatedRun got = run_emulated(trace, options, with_library);
+    ASSERT_FALSE(got.failure) << got.failure->what;
+    ASSERT_EQ(got.losses.size(), host.losses.size());
+    for (std::size_t i = 0; i < got.losses.size(); ++i)
+      EXPECT_NEAR(got.losses[i], host.losses[i], 2e-3 * host.losses[i]) << "loss " << i;
+    EXPECT_EQ(got.products > 0, with_library);
+    EXPECT_EQ(got.replay.addresses, host.replay.addresses);
+    EXPECT_EQ(got.replay.peak_reserved_bytes, host.replay.peak_reserved_bytes);
+  }
+}
+
+// fp32 throughout: only the order of sums differs.
+TEST(EmulatedTraining, StaysWithTheHostForTwentySteps) {
+  Recipe recipe;
+  recipe.precision = Precision::fp32;
+  recipe.batch = 2;
+  recipe.seq = 16;
+  const Trace trace = tiny::trace(tiny::kLlama, recipe, {.steps = 20});
+  const HostRun host = run_on_host(trace, {});
+  const EmulatedRun got = run_emulated(trace, {}, true);
+  ASSERT_FALSE(got.failure) << got.failure->what;
+  EXPECT_LT(got.losses.back(), 0.5 * got.losses.front()) << "it learns";
+  for (std::size_t i = 0; i < got.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], host.losses[i], 1e-4 * host.losses[i]) << "step " << i;
+}
+
+TEST(EmulatedTraining, StopsWhereItIsAskedTo) {
+  const Trace trace = tiny::trace(tiny::kLlama, Recipe{.seq = 8}, {.steps = 1});
+  emulated::EmulatedDevice device;
+  int asked = 0;
+  device::DeviceExecutor executor(trace, device, {.stop = [&] { return ++asked > 20; }});
+  replay(trace, {}, &executor, &device.store());
+  executor.finish();
+  ASSERT_TRUE(executor.failure());
+  EXPECT_TRUE(executor.failure()->what.starts_with(device::DeviceExecutor::kStopped));
+  EXPECT_EQ(asked, 21);
+}
+
+TEST(EmulatedTraining, HandsTheTracesWorkspaceToTheLibrary) {
+  const Result<ModelConfig> config = read_model_config(tiny::kLlama);
+  TraceOptions options;
+  options.operands = true;
+  options.steps = 1;
+  options.cublas_workspace_bytes = 8 * kMiB;
+  const Result<Trace> trace = trace_step(config.value(), Recipe{.seq = 8}, options);
+  ASSERT_TRUE(trace.ok());
+  emulated::EmulatedDevice device;
+  Bytes most = 0;
+  device::DeviceExecutor executor(trace.value(), device, {.on_phase_end = [&](device::DeviceExecutor&, std::uint32_t) {
+                                    most = std::max(most, device.workspace_bytes);
+                                  }});
+  replay(trace.value(), {}, &executor, &device.store());
+  executor.finish();
+  EXPECT_FALSE(executor.failure());
+  EXPECT_EQ(most, 8 * kMiB);
+}
+
+}  // namespace
+}  // namespace ledger

@@ -1,0 +1,67 @@
+// step_cases.h - tiny models and recipes whose losses a device must share with the host: one for each way through the
+// operators. Used by the tests on the emulated device and by probe_gpu_check on a GPU.
+#pragma once
+
+#include <ostream>
+
+#include "core/config/recipe.h"
+#include "tests/probe/tiny_configs.h"
+
+namespace ledger {
+
+struct StepCase {
+  const char* name;
+  const char* config;
+  void (*set)(Recipe&);
+};
+
+inline void PrintTo(const StepCase& c, std::ostream* out) {
+  *out << c.name;
+}
+
+inline constexpr const char* kGpt2 =
+    R"({"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64,
+  "n_positions": 64, "attn_pdrop": 0})";
+inline constexpr const char* kWindowed = R"({"model_type": "mistral", "hidden_size": 32, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 64, "sliding_window": 5})";
+
+inline const StepCase kSteps[] = {
+    {"full", tiny::kLlama, [](Recipe&) {}},
+    {"fp32", tiny::kLlama, [](Recipe& r) { r.precision = Precision::fp32; }},
+    {"amp_bf16", tiny::kLlama, [](Recipe& r) { r.precision = Precision::amp_bf16; }},
+    {"tied", tiny::kTied, [](Recipe&) {}},
+    {"qwen2", tiny::kQwen2, [](Recipe&) {}},
+    {"qwen3", tiny::kQwen3, [](Recipe&) {}},
+    {"gpt2", kGpt2, [](Recipe&) {}},
+    {"lora", tiny::kLlama, [](Recipe& r) { r.method = Method::lora; }},
+    {"lora_dropout", tiny::kLlama,
+     [](Recipe& r) {
+       r.method = Method::lora;
+       r.lora_dropout = 0.3;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"qlora", tiny::kLlama, [](Recipe& r) { r.method = Method::qlora; }},
+    {"qlora_single", tiny::kLlama,
+     [](Recipe& r) {
+       r.method = Method::qlora;
+       r.double_quant = false;
+       r.autocast = true;
+     }},
+    {"checkpointing", tiny::kLlama, [](Recipe& r) { r.checkpointing = Checkpointing::full; }},
+    {"checkpointing_offload", tiny::kLlama, [](Recipe& r) { r.checkpointing = Checkpointing::offload; }},
+    {"eager", tiny::kLlama, [](Recipe& r) { r.attention = Attention::eager; }},
+    {"math", tiny::kUngrouped, [](Recipe& r) { r.attention = Attention::math; }},
+    {"efficient", tiny::kUngrouped, [](Recipe& r) { r.attention = Attention::efficient; }},
+    {"cudnn", tiny::kLlama, [](Recipe& r) { r.attention = Attention::cudnn; }},
+    {"windowed", kWindowed, [](Recipe&) {}},
+    {"foreach", tiny::kLlama, [](Recipe& r) { r.optimizer = Optimizer::adamw_foreach; }},
+    {"forloop", tiny::kLlama, [](Recipe& r) { r.optimizer = Optimizer::adamw_forloop; }},
+    {"sgd_momentum", tiny::kLlama, [](Recipe& r) { r.optimizer = Optimizer::sgd_momentum; }},
+    {"accumulation", tiny::kLlama, [](Recipe& r) { r.grad_accum = 2; }},
+    {"liger", tiny::kLlama, [](Recipe& r) { r.loss = Loss::fused_linear; }},
+    {"cut", tiny::kLlama, [](Recipe& r) { r.loss = Loss::cut; }},
+    {"chunked", tiny::kLlama, [](Recipe& r) { r.loss = Loss::chunked; }},
+    {"plain", R"({"layers": [{"linear": [24, 40]}, {"linear": [40, 8]}]})", [](Recipe&) {}},
+};
+
+}  // namespace ledger
