@@ -1,16 +1,19 @@
 # detect.cmake - whether the CUDA executor is built; sets LEDGER_WITH_CUDA and says why.
 #
-# AUTO builds it where nvcc is found, on PATH or in the toolkit's usual folder, and does without where it is not.
-set(LEDGER_CUDA AUTO CACHE STRING "Build the CUDA executor: AUTO (where nvcc is found), ON (fail without), OFF")
+# AUTO builds it where nvcc is found, on PATH or in the toolkit's usual folder, and does without where it is not. The preset
+# native-release, which scripts/build takes, says AUTO; a bare `cmake` says OFF, for nvcc takes a minute or two.
+set(LEDGER_CUDA OFF CACHE STRING "Build the CUDA executor: AUTO (where nvcc is found), ON (fail without), OFF")
 set_property(CACHE LEDGER_CUDA PROPERTY STRINGS AUTO ON OFF)
 # Machine code for A100 (which other 8.x cards run) and H100/H200, and PTX that drivers compile for newer ones. A release adds
 # "75-real;80-real;86-real;89-real;90-real;100-real;120"; `native` is whatever GPU this machine has.
 set(LEDGER_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "As CMAKE_CUDA_ARCHITECTURES")
 
 set(LEDGER_WITH_CUDA OFF)
-if(NOT LEDGER_CUDA STREQUAL "OFF" AND LEDGER_SANITIZE)
+if(LEDGER_SANITIZE AND NOT LEDGER_CUDA STREQUAL "OFF")
   message(STATUS "CUDA executor: not built, the sanitizers do not know device code")
-elseif(NOT LEDGER_CUDA STREQUAL "OFF")
+elseif(LEDGER_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA executor: not built (-DLEDGER_CUDA=AUTO builds it where nvcc is)")
+else()
   if(NOT CMAKE_CUDA_COMPILER)
     find_program(LEDGER_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
     if(LEDGER_NVCC)
