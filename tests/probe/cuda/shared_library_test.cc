@@ -57,11 +57,13 @@ TEST(SharedLibraries, OfTheDriverAreNotInAPackage) {
 }
 
 TEST_F(LibraryPath, IsSearchedFirst) {
-  fs::create_symlink("/lib/x86_64-linux-gnu/libm.so.6", folder / "libcuWonder.so.12");
-  if (!fs::exists(folder / "libcuWonder.so.12")) GTEST_SKIP() << "libm lies elsewhere here";
-  const SharedLibrary library(kNowhere);
+  // A name of its own: the loader keeps what it once loaded under one.
+  const LibraryNames names = {"cuFirst", {"libcuFirst.so.13", "libcuFirst.so.12"}, "firsts", "nvidia-first"};
+  fs::create_symlink("/lib/x86_64-linux-gnu/libm.so.6", folder / "libcuFirst.so.12");
+  if (!fs::exists(folder / "libcuFirst.so.12")) GTEST_SKIP() << "libm lies elsewhere here";
+  const SharedLibrary library(names);
   EXPECT_TRUE(library.loaded()) << library.error();
-  EXPECT_EQ(library.soname(), "libcuWonder.so.12");
+  EXPECT_EQ(library.soname(), "libcuFirst.so.12");
 }
 
 TEST_F(LibraryPath, WithABrokenFileSaysSo) {
