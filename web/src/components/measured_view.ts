@@ -40,8 +40,8 @@ export class MeasuredView extends LedgerElement {
   private entry({ name, sample, comparison }: Measured): TemplateResult {
     const { i18n } = this;
     const gpu = comparison.environment?.['gpu']; // PyTorch's hook gives a name, the probe what it knows of the GPU
-    const name = gpu !== null && typeof gpu === 'object' ? (gpu as { name?: unknown }).name : gpu;
-    const device = String(name ?? comparison.environment?.['device'] ?? '…');
+    const card = gpu !== null && typeof gpu === 'object' ? (gpu as { name?: unknown }).name : gpu;
+    const device = String(card ?? comparison.environment?.['device'] ?? '…');
     return html`<article>
       <header>
         <h3>${sample ? i18n.t('measured.sample') : name} <span class="soft small">${i18n.t('measured.device', { device })} · ${this.runText(comparison)}</span></h3>
