@@ -367,6 +367,8 @@ TEST(Megatron, GoldenPeaks) {
       EXPECT_NEAR(static_cast<double>(predicted) / measured, 1, bar) << what;
     };
     near(r.peak_allocated_bytes, *row.find("peak_bytes")->as_real(), "peak");
+    ASSERT_NE(row.find("predicted_bytes"), nullptr);
+    EXPECT_EQ(r.peak_allocated_bytes, row.find("predicted_bytes")->as_unsigned()) << "docs/accuracy.md prints this";
     near(first, *row.find("first_step_peak_gib")->as_real() * static_cast<double>(kGiB), "peak of the first step");
     // Tensors of a pipeline that wait for Python's garbage collector are not modelled: some ten MB.
     if (recipe.value().pp != 1) continue;
