@@ -246,14 +246,14 @@ test('a Chinese browser gets Chinese at first', () => withPage('', async (page) 
 
 test('copies the link, the ledger and the command', () => withPage('', async (page, context) => {
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
-  const copied = async (name) => {
-    await page.getByRole('button', { name, exact: true }).click();
+  const copied = async (name, place = page) => {
+    await place.getByRole('button', { name, exact: true }).click();
     await page.locator('ml-copy .status').getByText('Copied.').first().waitFor();
     return page.evaluate(() => navigator.clipboard.readText());
   };
   assert.equal(await copied('Copy link'), page.url());
   assert.match(await copied('Copy as Markdown'), /\| Sum \|/);
-  assert.match(await copied('Copy'), /^probe --model llama-3-8b /);
+  assert.match(await copied('Copy', page.locator('ml-share .command').filter({ hasText: 'probe --model' })), /^probe --model llama-3-8b /);
 }));
 
 test('the report downloads as JSON that the page takes again', () => withPage('#v=1&model=tinyllama-1.1b&batch=2', async (page) => {
