@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { brotliCompressSync } from 'node:zlib';
 
 const build = fileURLToPath(new URL('../build/', import.meta.url));
-const BUDGETS_KB = { 'wasm/ledger_first.wasm': 80, 'first load': 120 };
+const BUDGETS_KB = { 'wasm/ledger_first.wasm': 80 };
 
 function* files(folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
@@ -27,15 +27,6 @@ for (const name of ['wasm/ledger_first.wasm', 'wasm/ledger_rest.wasm']) {
   if (existsSync(join(build, name))) row(name, statSync(join(build, name)).size, compressed(join(build, name)));
 }
 
-// First load: what index.html needs before anything is chosen; presets, measured results, other languages and embeds come on demand.
-const ON_DEMAND = /^(presets|measured|embed|examples|docs|schema|icons)\/|^parts\/(?!en-|chunk-)|^worker\.js$|single|offline|\.(png|webmanifest|txt|xml)$|^sw\.js$|^oom|^ledger_rest/;
+// What a visit transfers, and when, tests/browser/sizes.test.mjs measures; here stands what each file of the site weighs.
 const site = join(build, 'site');
-const total = [0, 0];
-for (const path of existsSync(site) ? files(site) : []) {
-  const name = relative(site, path);
-  const sizes = [statSync(path).size, compressed(path)];
-  const first = !ON_DEMAND.test(name);
-  row(`${first ? '' : '  on demand: '}site/${name}`, ...sizes);
-  if (first) sizes.forEach((size, i) => { total[i] += size; });
-}
-row('first load', ...total);
+for (const path of existsSync(site) ? files(site) : []) row(`site/${relative(site, path)}`, statSync(path).size, compressed(path));
