@@ -103,10 +103,11 @@ void column_linear_backward(Node& node, const Gradients& in, Gradients& out) {
 }
 
 // The gradient of the bias is that of x, which the engine sums (BiasGeLUFunction.backward returns it twice).
-void activation_backward(Node& node, const Gradients&, Gradients& out) {
+void activation_backward(Node& node, const Gradients& in, Gradients& out) {
   Tape& tape = *node.tape;
   const Tensor x = tape.unpack(node, 0);
-  out[0] = fresh(tape, OpKind::gelu_backward, x.shape(), x.dtype());
+  const bool gated = in[0].dim(-1).size != x.dim(-1).size;
+  out[0] = fresh(tape, gated ? OpKind::silu_backward : OpKind::gelu_backward, x.shape(), x.dtype());
   if (node.needs(1)) out[1] = out[0];
 }
 

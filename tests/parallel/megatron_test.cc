@@ -316,6 +316,25 @@ TEST(Megatron, ContextParallelRanksHoldTheirPartOfTheSequence) {
   EXPECT_EQ(refused->expected, "cp_cuts_the_sequence_in_pairs");
 }
 
+TEST(Megatron, ActivationsAreNamedByWhatTheyAre) {
+  for (const bool gated : {false, true}) {
+    ModelConfig config = gpt(64, 2, 4, 64);
+    if (gated) {  // Llama's modules
+      config.style = ModelConfig().style;
+      config.act = Act::silu;
+      config.attention_bias = config.mlp_bias = false;
+    }
+    const Result<Trace> trace = trace_megatron(config, megatron(1, 32), 0, {});
+    ASSERT_TRUE(trace.ok()) << trace.problem().where << " " << trace.problem().read << " " << trace.problem().expected;
+    const auto count = [&](OpKind op) {
+      const std::vector<StorageInfo>& all = trace.value().storages;
+      return std::count_if(all.begin(), all.end(), [op](const StorageInfo& storage) { return storage.op == op; });
+    };
+    EXPECT_EQ(count(OpKind::silu_backward) > 0, gated);
+    EXPECT_EQ(count(OpKind::gelu_backward) > 0, !gated);
+  }
+}
+
 TEST(Megatron, PipelinesTooLongToFollowAreRefused) {
   Recipe recipe = megatron(1, 64);
   recipe.pp = 4096;
