@@ -1,6 +1,6 @@
 // launchers.ts - files that say how a step is spread over GPUs and nothing of the model: accelerate's and DeepSpeed's.
 
-import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, text, type Format, type Values } from './rows.js';
+import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, text, type Format, type Row, type Values } from './rows.js';
 
 // accelerate utils/dataclasses.py (FullyShardedDataParallelPlugin): with mixed precision FSDP2 holds fp32 shards and computes
 // in that precision.
@@ -8,6 +8,10 @@ function mixed(file: Values): Readonly<Record<string, string | boolean>> | undef
   if (text(file['mixed_precision']) !== 'bf16') return undefined;
   return text(file['distributed_type']) === 'FSDP' ? { precision: 'fp32', param_dtype: 'bf16' } : { autocast: true };
 }
+
+// DeepSpeed's own keys, which accelerate's file has under other names.
+const OFFLOADED = { optimizer: { none: {}, cpu: { offload: 'optimizer' } }, params: { none: {}, cpu: { offload: 'params' } } } as const;
+const zeroStage = (key: string): Row => ({ key, says: (value) => { const stage = Number(value); return [0, 1, 2, 3].includes(stage) ? { zero: stage } : undefined; } });
 
 export const ACCELERATE: Format = {
   name: 'accelerate',
@@ -23,9 +27,9 @@ export const ACCELERATE: Format = {
     choice('fsdp_config.fsdp_sharding_strategy', { full_shard: {} }),
     flag('fsdp_config.fsdp_offload_params', { offload: 'params' }), flag('fsdp_config.fsdp_activation_checkpointing', { checkpointing: 'full' }),
     notModelled('fsdp_config.fsdp_use_orig_params', (value) => !isOn(value)), notModelled('fsdp_config.fsdp_forward_prefetch', isOn),
-    { key: 'deepspeed_config.zero_stage', says: (value) => { const stage = Number(value); return [0, 1, 2, 3].includes(stage) ? { zero: stage } : undefined; } },
+    zeroStage('deepspeed_config.zero_stage'),
     counts('deepspeed_config.gradient_accumulation_steps', 'grad_accum'),
-    choice('deepspeed_config.offload_optimizer_device', { none: {}, cpu: { offload: 'optimizer' } }), choice('deepspeed_config.offload_param_device', { none: {}, cpu: { offload: 'params' } }),
+    choice('deepspeed_config.offload_optimizer_device', OFFLOADED.optimizer), choice('deepspeed_config.offload_param_device', OFFLOADED.params),
     notModelled('deepspeed_config.deepspeed_config_file'), notModelled('parallelism_config'), notModelled('fp8_config'), notModelled('megatron_lm_config'), notModelled('dynamo_config', (value) => isTable(value) && isSet(value['dynamo_backend'])),
   ],
 };
@@ -38,8 +42,8 @@ export const DEEPSPEED: Format = {
   base: () => ({}),
   rows: [
     counts('train_micro_batch_size_per_gpu', 'batch'), counts('gradient_accumulation_steps', 'grad_accum'),
-    { key: 'zero_optimization.stage', says: (value) => { const stage = Number(value); return [0, 1, 2, 3].includes(stage) ? { zero: stage } : undefined; } },
-    choice('zero_optimization.offload_optimizer.device', { none: {}, cpu: { offload: 'optimizer' } }), choice('zero_optimization.offload_param.device', { none: {}, cpu: { offload: 'params' } }),
+    zeroStage('zero_optimization.stage'),
+    choice('zero_optimization.offload_optimizer.device', OFFLOADED.optimizer), choice('zero_optimization.offload_param.device', OFFLOADED.params),
     flag('zero_optimization.cpu_offload', { offload: 'optimizer' }),
     { key: 'bf16.enabled', says: (value) => (isOn(value) ? { precision: 'bf16' } : undefined) }, notModelled('fp16.enabled', isOn),
     choice('optimizer.type', { adamw: {}, adam: {} }), notModelled('activation_checkpointing.partition_activations', isOn), notModelled('activation_checkpointing.cpu_checkpointing', isOn),
