@@ -57,7 +57,7 @@ class DeviceExecutor : public CheckedExecutor {
   void after_phase(std::uint32_t phase) override;
 
   struct PendingLoss {
-    std::array<std::byte, 8> bytes{};
+    alignas(8) std::array<std::byte, 8> bytes{};
     DType dtype = DType::f32;
     bool pending = false;
   };
