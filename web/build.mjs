@@ -57,6 +57,8 @@ async function bundle() {
   await build({ entryPoints: [join(here, 'src/styles/page.css')], outfile: join(out, 'page.css'), bundle: true, minify: true, charset: 'utf8', logLevel: 'warning' });
   const shared = await bundleOf({ page: 'src/page.ts', worker: 'src/worker.ts' }, 'page.js');
   await bundleOf({ oom_view: 'src/components/oom_view.ts' }, 'oom_view.js');
+  await bundleOf({ snapshot_view: 'src/components/snapshot_view.ts' }, 'snapshot_view.js');
+  await bundleOf({ snapshot_worker: 'src/snapshot_worker.ts' }, 'snapshot_worker.js');
   await writePage('index.html', 'index.html', shared);
   await mkdir(join(out, 'course'), { recursive: true });
   await writePage('course.html', 'course/index.html', (await bundleOf({ course: 'src/course.ts' }, 'course.js')).map((name) => `../${name}`));
@@ -121,7 +123,7 @@ const singleModule = {
 
 // Everything that a visit may ask for, but for measurements, which are looked for anew each time.
 async function writeServiceWorker() {
-  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'oom_view.js', 'course/index.html', 'course.js', ...MODULES.map((module) => `${module}.js`), ...WASM, ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
+  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'oom_view.js', 'snapshot_view.js', 'snapshot_worker.js', 'course/index.html', 'course.js', ...MODULES.map((module) => `${module}.js`), ...WASM, ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
   const contents = await Promise.all(names.map((name) => readFile(join(out, name))));
   const version = createHash('sha256').update(Buffer.concat(contents)).digest('hex').slice(0, 12);
   const source = await readFile(join(here, 'src/sw.js'), 'utf8');

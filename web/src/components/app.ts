@@ -13,7 +13,7 @@ import { hashLang, isFirstQuestion } from '../state/hash.js';
 import { courseTable, pinned, unpinned } from '../state/pins.js';
 import { Trail } from '../state/trail.js';
 import { fetchSamples } from '../state/samples.js';
-import { Session, type Said } from '../state/session.js';
+import { Session, type Said, type SnapshotFile } from '../state/session.js';
 import { Announcer } from './announcer.js';
 import { appStyles } from './app_styles.js';
 import type { Change } from './base.js';
@@ -173,6 +173,7 @@ export class MemoryLedger extends LitElement {
       case 'text': return void session.readText(change.text, change.name);
       case 'file': return void session.readFile(change.file);
       case 'error': return session.setError(change.error);
+      case 'snapshot': return session.setSnapshot(change.snapshot);
       case 'forget': return session.forget(change.name);
       case 'edit': return this.goTo(change.key);
       case 'skip': return this.renderRoot.querySelector('main')?.focus();
@@ -222,6 +223,7 @@ export class MemoryLedger extends LitElement {
       <main id="answer" tabindex="-1">
         ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}
         ${session.error ? this.errorView(session, i18n) : nothing}
+        ${session.snapshot ? this.snapshotView(session, session.snapshot, i18n) : nothing}
         ${answer.ok ? this.answerView(answer.value, session, i18n) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
         ${this.below && i18n.has('timeline.heading') ? this.belowView(session, i18n)
           : html`<div id="below" class="later">${this.belowFailure ? html`<ml-problem .i18n=${i18n} .problem=${this.belowFailure}></ml-problem>` : nothing}</div>`}
@@ -231,10 +233,22 @@ export class MemoryLedger extends LitElement {
 
   // Its element comes with the first error; until then this is an empty section.
   private errorView(session: Session, i18n: I18n): TemplateResult {
-    if (SINGLE) return html`<section class="error"><ml-problem .i18n=${i18n} .problem=${problem('part_missing', { read: 'oom_view.js' })}></ml-problem></section>`; // not in the one file
+    if (SINGLE) return this.absentView('oom_view.js', i18n);
     void import(new URL('oom_view.js', SITE).href);
     return html`<section class="error"><ml-oom .i18n=${i18n} .error=${session.error} .core=${session.core} .config=${configText(session.request.model)}
       .report=${session.answer.ok ? session.answer.value : undefined}></ml-oom></section>`;
+  }
+
+  private snapshotView(session: Session, snapshot: SnapshotFile, i18n: I18n): TemplateResult {
+    if (SINGLE) return this.absentView('snapshot_view.js', i18n);
+    void this.loadBelow(); // has the timeline
+    void import(new URL('snapshot_view.js', SITE).href);
+    return html`<section class="error"><ml-snapshot .i18n=${i18n} .snapshot=${snapshot} .report=${session.answer.ok ? session.answer.value : undefined}></ml-snapshot></section>`;
+  }
+
+  // What the one file does not have inside.
+  private absentView(read: string, i18n: I18n): TemplateResult {
+    return html`<section class="error"><ml-problem .i18n=${i18n} .problem=${problem('part_missing', { read })}></ml-problem></section>`;
   }
 
   private answerView(report: Report, session: Session, i18n: I18n): TemplateResult {

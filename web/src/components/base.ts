@@ -33,6 +33,7 @@ export type Change =
   | { readonly kind: 'text'; readonly text: string; readonly name: string }
   | { readonly kind: 'file'; readonly file: File }
   | { readonly kind: 'error'; readonly error: undefined }
+  | { readonly kind: 'snapshot'; readonly snapshot: undefined }
   | { readonly kind: 'forget'; readonly name: string }
   | { readonly kind: 'edit'; readonly key: string } // go to the key's field
   | { readonly kind: 'skip' };

@@ -4,7 +4,7 @@ import { css, nothing, svg, type SVGTemplateResult } from 'lit';
 import { guard } from 'lit/directives/guard.js';
 import { scaleLinear, type ScaleLinear } from 'd3-scale';
 import { area, curveStepAfter, line, stack } from 'd3-shape';
-import type { Point, Report } from '../core/types.js';
+import type { Drawn, Point } from '../core/types.js';
 import { GIB, MIB } from '../format/format.js';
 import { peakPoint, phaseSpans, type Span } from '../format/moments.js';
 import { splitPhase, type I18n } from '../i18n/i18n.js';
@@ -26,7 +26,7 @@ const BOTTOM = 8;
 const LEFT = 46;
 const LABEL_HEIGHT = 15;
 
-export function chartFrame(report: Report, width: number, units: Units): ChartFrame {
+export function chartFrame(report: Drawn, width: number, units: Units): ChartFrame {
   const height = Math.round(Math.min(Math.max(width * 0.42, 230), 360));
   const most = Math.max(report.peaks.reserved_bytes, report.peaks.tensor_bytes + report.peaks.workspace_bytes, 1);
   const usable = report.verdict.usable_bytes;
@@ -64,7 +64,7 @@ export const chartStyles = css`
   .edge { stroke: var(--rule-strong); }
 `;
 
-export function drawTimeline(report: Report, frame: ChartFrame, i18n: I18n, at: number): SVGTemplateResult {
+export function drawTimeline(report: Drawn, frame: ChartFrame, i18n: I18n, at: number): SVGTemplateResult {
   return svg`<svg height=${frame.height} viewBox="0 0 ${frame.width} ${frame.height}" aria-hidden="true">
     ${guard([report, frame.width, i18n], () => still(report, frame, i18n))}
     ${cursor(report, frame, at)}
@@ -73,7 +73,7 @@ export function drawTimeline(report: Report, frame: ChartFrame, i18n: I18n, at: 
 }
 
 // All that does not move with the cursor.
-function still(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
+function still(report: Drawn, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
   return svg`${axis(frame)}
     ${bands(report, frame, i18n)}
     ${curves(report, frame)}
@@ -90,7 +90,7 @@ function axis(frame: ChartFrame): SVGTemplateResult {
     <text class="phase" x="0" y=${frame.top - 8}>${frame.unit.name}</text>`;
 }
 
-function bands(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult[] {
+function bands(report: Drawn, frame: ChartFrame, i18n: I18n): SVGTemplateResult[] {
   const { categories, points } = report.timeline;
   const layers = stack<unknown, Point, number>().keys(categories.map((_, i) => i)).value((point, i) => point.categories[i] ?? 0)([...withEnd(report)]);
   return layers.map((layer, i) => {
@@ -102,7 +102,7 @@ function bands(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult
 }
 
 // The last point holds to the end of the run.
-function withEnd(report: Report): Point[] {
+function withEnd(report: Drawn): Point[] {
   const last = report.timeline.points.at(-1);
   return last ? [...report.timeline.points, { ...last, event: report.timeline.events }] : [];
 }
@@ -129,7 +129,7 @@ function bandLabel(layer: Layer, name: string, frame: ChartFrame): SVGTemplateRe
   return best ? svg`<text class="inside" x=${best.x} y=${best.y + 4} text-anchor="middle">${name}</text>` : svg``;
 }
 
-function curves(report: Report, frame: ChartFrame): SVGTemplateResult {
+function curves(report: Drawn, frame: ChartFrame): SVGTemplateResult {
   const curve = (of: (point: Point) => number): string =>
     line<Point>().curve(curveStepAfter).x((point) => frame.x(point.event)).y((point) => frame.y(of(point)))(withEnd(report)) ?? '';
   return svg`<path class="reserved" d=${curve((point) => point.reserved_bytes)}></path>`;
@@ -156,7 +156,7 @@ function phaseLabel(span: Span, frame: ChartFrame, i18n: I18n): SVGTemplateResul
     ${shown ? svg`<text class="phase" x=${left + 5} y="30">${shown}</text>` : nothing}`;
 }
 
-function usableLine(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
+function usableLine(report: Drawn, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
   const usable = report.verdict.usable_bytes;
   if (usable > (frame.y.domain()[1] ?? 0)) return svg``;
   const y = frame.y(usable);
@@ -165,17 +165,17 @@ function usableLine(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateR
     <text class="usable-text" x=${frame.left + 6} y=${y - 5}>${text}</text>`;
 }
 
-function heightAt(report: Report, at: number): number {
+function heightAt(report: Drawn, at: number): number {
   return report.timeline.points[at]?.categories.reduce((all, bytes) => all + bytes, 0) ?? 0;
 }
 
-function cursor(report: Report, frame: ChartFrame, at: number): SVGTemplateResult {
+function cursor(report: Drawn, frame: ChartFrame, at: number): SVGTemplateResult {
   const x = frame.x(report.timeline.points[at]?.event ?? 0);
   return svg`<line class="cursor" x1=${x} x2=${x} y1=${frame.top - 6} y2=${frame.bottom}></line>
     <circle class="dot" cx=${x} cy=${frame.y(heightAt(report, at))} r="4.5"></circle>`;
 }
 
-function peakMark(report: Report, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
+function peakMark(report: Drawn, frame: ChartFrame, i18n: I18n): SVGTemplateResult {
   const at = peakPoint(report.timeline);
   const x = frame.x(report.timeline.points[at]?.event ?? 0);
   const y = frame.y(heightAt(report, at));

@@ -4,7 +4,7 @@
 
 import { css, html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
-import type { Report } from '../core/types.js';
+import type { Drawn, Report } from '../core/types.js';
 import { peakPoint, phaseAt, pointAt, step } from '../format/moments.js';
 import { base, categories, controls, tables } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
@@ -20,13 +20,16 @@ export class TimelineView extends LedgerElement {
     ul { list-style: none; margin: 0; padding: 0; display: grid; grid-template-columns: repeat(auto-fill, minmax(14.5rem, 1fr)); gap: 0.2rem 1.75rem; font-size: 0.9rem; }
     li { display: flex; align-items: baseline; border-bottom: 1px solid var(--rule); padding: 0.15rem 0; }
     li .number { margin-inline-start: auto; }
+    .c-unknown { fill: var(--c-inputs); }
+    .swatch.c-unknown { background: var(--c-inputs); }
     .bar { display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; align-items: baseline; justify-content: space-between; }
     .bar p { margin: 0; }
     details { margin-top: 0.9rem; }
     @media print { .bar { display: none; } }
   `];
 
-  @property({ attribute: false }) report!: Report;
+  @property({ attribute: false }) report!: Drawn | Report;
+  @property({ attribute: false }) caption = ''; // of a history that is no report
   @state() private cursor: number | undefined; // index of a point; undefined: the peak
   private readonly size = new WidthController(this);
 
@@ -48,10 +51,11 @@ export class TimelineView extends LedgerElement {
         </div>
         ${this.alive()}
       </div>
-      <details><summary>${i18n.t('timeline.table')}</summary>${this.phaseTable()}</details>`;
+      ${report.phases.length > 0 ? html`<details><summary>${i18n.t('timeline.table')}</summary>${this.phaseTable()}</details>` : nothing}`;
   }
 
   private heading(): string {
+    if (!('recipe' in this.report)) return this.caption;
     return this.i18n.t(this.report.recipe['task'] === 'generate' ? 'timeline.heading.generate' : 'timeline.heading');
   }
 

@@ -151,6 +151,14 @@ export interface Report {
   readonly notes: readonly { readonly id: string; readonly detail: string }[];
 }
 
+// What a timeline is drawn from: a report, or a recorded history, whose categories are its own.
+export interface Drawn {
+  readonly peaks: Pick<Peaks, 'tensor_bytes' | 'workspace_bytes' | 'reserved_bytes'>;
+  readonly verdict: Pick<Verdict, 'usable_bytes'>;
+  readonly timeline: Omit<Timeline, 'categories'> & { readonly categories: readonly string[] };
+  readonly phases: readonly Phase[];
+}
+
 export interface ComparedRow {
   readonly name: string;
   readonly predicted_bytes: Bytes | null;

@@ -1,6 +1,8 @@
 // moments.ts - finding one's way along the timeline: which point, in which phase.
 
-import type { Timeline } from '../core/types.js';
+import type { Drawn } from '../core/types.js';
+
+type Timeline = Drawn['timeline'];
 
 export interface Span { readonly name: string; readonly from: number; readonly to: number } // events
 

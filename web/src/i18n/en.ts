@@ -42,6 +42,7 @@ export const en = {
   'box.recipe': 'Read as a recipe: {keys}.',
   'box.measured': 'Read as a measurement; it is compared below.',
   'box.error': 'Read as an out-of-memory error; it is explained beside the answer.',
+  'box.snapshot': 'Read as a memory snapshot of PyTorch; it is shown beside the answer.',
   'box.report': 'Read as a saved prediction; its model and recipe are computed anew.',
   'box.name': '{name}:',
 

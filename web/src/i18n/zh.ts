@@ -44,6 +44,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'box.recipe': '识别为配方：{keys}。',
   'box.measured': '识别为实测结果，对比见下文。',
   'box.error': '识别为显存不足的报错，解读见结果处。',
+  'box.snapshot': '识别为 PyTorch 显存快照，见结果处。',
   'box.report': '识别为保存的预测；已按其中的模型和配方重新计算。',
   'box.name': '{name}：',
 

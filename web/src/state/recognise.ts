@@ -50,6 +50,13 @@ export function looksLikeError(text: string): boolean {
   return ERROR_MARKS.test(text.replace(/[\s_*`│|]/g, '')) || /\boom\b/i.test(text);
 }
 
+// A pickle says so in its first byte and names its protocol in the second; a snapshot as JSON begins with one of its two keys.
+export async function looksLikeSnapshot(file: Blob): Promise<boolean> {
+  const [proto = 0, version = 0] = new Uint8Array(await file.slice(0, 2).arrayBuffer());
+  if (proto === 0x80 && version >= 2 && version <= 5) return true;
+  return /^\s*\{\s*"(segments|device_traces)"\s*:/.test(await file.slice(0, 256).text());
+}
+
 function asReport(root: Record<string, unknown>): Recognised {
   const model = isObject(root['model']) ? root['model'] : {};
   const recipe = isObject(root['recipe']) ? (root['recipe'] as Recipe) : {};

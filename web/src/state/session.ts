@@ -13,7 +13,7 @@ import { readHash, writeHash } from './hash.js';
 import { fetchConfig, hubId } from './hub.js';
 import { knownModel } from './model_search.js';
 import { findPreset } from './presets.js';
-import { importable, looksLikeError, recognise } from './recognise.js';
+import { importable, looksLikeError, looksLikeSnapshot, recognise } from './recognise.js';
 import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type Lang, type ModelChoice, type Request } from './request.js';
 import { begin, type Scenario } from './scenarios.js';
 
@@ -21,7 +21,7 @@ export type Said =
   | { readonly kind: 'config'; readonly name: string; readonly family: string; readonly params: number }
   | { readonly kind: 'recipe'; readonly name: string; readonly keys: readonly string[] }
   | { readonly kind: 'imported'; readonly name: string; readonly say: (lang: Lang) => string }
-  | { readonly kind: 'measured' | 'report' | 'error'; readonly name: string }
+  | { readonly kind: 'measured' | 'report' | 'error' | 'snapshot'; readonly name: string }
   | { readonly kind: 'problem'; readonly name: string; readonly problem: Problem };
 
 export interface MeasuredFile {
@@ -35,6 +35,12 @@ export interface PastedError {
   readonly text: string;
 }
 
+// Read by its own view, in a worker.
+export interface SnapshotFile {
+  readonly name: string;
+  readonly file: Blob;
+}
+
 export class Session {
   readonly defaults: Defaults;
   request: Request = FIRST_REQUEST;
@@ -42,6 +48,7 @@ export class Session {
   measured: readonly MeasuredFile[] = [];
   said: Said | undefined;
   error: PastedError | undefined;
+  snapshot: SnapshotFile | undefined;
   linkProblems: readonly Problem[] = [];
   private lastGood: Request | undefined;
   lastChange = ''; // what the reader changed last; '' when a link was opened
@@ -122,6 +129,7 @@ export class Session {
   }
 
   async readFile(file: File): Promise<void> {
+    if (await looksLikeSnapshot(file).catch(() => false)) return this.setSnapshot({ name: file.name, file });
     const large = file.size > LARGEST_INPUT_BYTES;
     let text: string;
     try {
@@ -135,6 +143,8 @@ export class Session {
 
   // inBox: put into the box that takes models' names; what is pasted elsewhere is never sent anywhere.
   async readText(text: string, name: string, inBox = true): Promise<void> {
+    const file = new Blob([text]);
+    if (await looksLikeSnapshot(file)) return this.setSnapshot({ name, file });
     if (text.length > LARGEST_INPUT_BYTES) {
       const end = text.slice(-LOG_TAIL_BYTES);
       return looksLikeError(end) ? this.setError({ name, text: end }) : this.tooLarge(text.length, name);
@@ -163,6 +173,12 @@ export class Session {
   setError(error: PastedError | undefined): void {
     this.error = error;
     this.said = error && { kind: 'error', name: error.name };
+    this.changed();
+  }
+
+  setSnapshot(snapshot: SnapshotFile | undefined): void {
+    this.snapshot = snapshot;
+    this.said = snapshot && { kind: 'snapshot', name: snapshot.name };
     this.changed();
   }
 
