@@ -8,6 +8,7 @@ import './ledger_view.js';
 import './limits_view.js';
 import './measured_view.js';
 import './share_view.js';
+import './stages_view.js';
 import './timeline_view.js';
 
 export { keepOffline } from './offline.js';

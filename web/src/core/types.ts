@@ -136,6 +136,12 @@ export interface Model {
   readonly dims?: Readonly<Record<string, number>>;
 }
 
+// With pp > 1: the stage that the rest of the report is told of, and the most that each needs.
+export interface Pipeline {
+  readonly stage: number; // from 0
+  readonly stages: readonly { readonly tensor_bytes: Bytes; readonly allocated_bytes: Bytes }[];
+}
+
 export interface Report {
   readonly schema_version: string;
   readonly kind: 'predicted';
@@ -143,6 +149,7 @@ export interface Report {
   readonly model: Model;
   readonly recipe: Recipe;
   readonly peaks: Peaks;
+  readonly pipeline?: Pipeline;
   readonly phases: readonly Phase[];
   readonly at_peak: AtPeak;
   readonly timeline: Timeline;

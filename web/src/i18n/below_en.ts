@@ -69,6 +69,11 @@ export const belowEn = {
   'measured.status': 'The run ended with: {status}',
   'measured.remove': 'Remove {name}',
 
+  'stages.heading': 'The stages of the pipeline',
+  'stages.hint': 'What one GPU of each stage holds at its peak; the card offers {bytes}. The page tells of stage {stage}, which needs most.',
+  'stages.stage': 'Stage',
+  'stages.tensors': 'Tensors',
+  'stages.most': 'needs most',
   'limits.heading': 'What is not in these numbers',
   'limits.none': 'Nothing that this version knows of.',
   'limits.notes': 'Notes on this prediction',

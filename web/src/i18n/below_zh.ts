@@ -71,6 +71,11 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'measured.status': '运行结束状态：{status}',
   'measured.remove': '移除 {name}',
 
+  'stages.heading': '流水线各阶段',
+  'stages.hint': '每个阶段中一块 GPU 的峰值占用；显卡可用 {bytes}。本页其余内容说的是需求最大的第 {stage} 阶段。',
+  'stages.stage': '阶段',
+  'stages.tensors': '张量',
+  'stages.most': '需求最大',
   'limits.heading': '这些数字不包括什么',
   'limits.none': '就此版本所知，没有遗漏。',
   'limits.notes': '关于本次预测的说明',
