@@ -11,7 +11,8 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const read = (path) => readFileSync(join(ROOT, path), 'utf8');
-const DOCS = ['README.md', 'web/README.md', 'docs/zh/tutorial.md', 'docs/zh/embedding.md', ...readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)];
+const pages = (folder) => readdirSync(join(ROOT, folder)).filter((name) => name.endsWith('.md'));
+const DOCS = ['README.md', 'web/README.md', ...['docs', 'docs/zh'].flatMap((folder) => pages(folder).map((name) => `${folder}/${name}`))];
 
 const withoutCode = (text) => text.replace(/^(```|~~~)[\s\S]*?^\1/gm, '').replace(/^ {4}.*$/gm, '').replace(/`[^`\n]*`/g, '');
 // As GitHub makes them.

@@ -7,7 +7,7 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   method: '训练全部权重，或只训练冻结权重旁的小适配器（QLoRA 下为 4 位）。',
   precision: '权重、梯度和矩阵乘所用的数据类型。',
   autocast: '在 bf16 权重之上再用 autocast，如 Trainer 的 bf16=True。',
-  optimizer: '每个可训练参数要保留什么：AdamW 两个动量，其他更少位或没有。',
+  optimizer: '每个可训练参数要保留什么：AdamW 两个矩，其他更少位或没有。',
   batch: '单张 GPU 上一次送入模型的样本数。',
   seq: '每个样本的 token 数。方向键以 512 为步长。',
   grad_accum: '累加多少个微批的梯度后再更新一步。',
