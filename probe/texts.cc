@@ -54,6 +54,14 @@ constexpr Reason kReasons[] = {
     {"course_needs_a_decoder", "the course's rules are for decoders"},
     {"adapter_setting_not_modelled", "no key of a recipe says this; it is not modelled yet"},
     {"adapters_need_a_decoder", "LoRA adapters are put on decoder layers, which a plain stack has not"},
+    {"router_takes_no_adapter",
+     "PEFT cannot adapt the router of this model, which all-linear asks for; name the layers, such as o_proj, gate_proj, "
+     "up_proj and down_proj"},
+    {"flash_has_no_chunks",
+     "flash attention cannot see in chunks, and the sequence is longer than one; use sdpa or eager, or a shorter seq"},
+    {"router_cannot_be_quantised",
+     "transformers 5 takes the weight of this model's router as it is, which fails where bitsandbytes has quantised "
+     "it; use method lora or full"},
     {"target_names_no_module",
      "no linear layer has this name; use all-linear, or names from the model such as q_proj and down_proj"},
     {"dora_needs_an_adapter", "DoRA belongs to method lora or qlora"},

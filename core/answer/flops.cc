@@ -15,10 +15,11 @@ std::uint64_t product(const View& out, const View& left) {
   return twice(numel, left.sizes[left.rank - 1u], 1);
 }
 
-// q [b,nh,s,d] against keys [b,nkv,t,d]: scores and their product with the values.
-std::uint64_t attention(const View& q, const View& k) {
+// q [b,nh,s,d] against keys [b,nkv,t,d] and values [b,nkv,t,dv]: scores and their product with the values.
+std::uint64_t attention(const View* qkv) {
+  const View &q = qkv[0], &v = qkv[2];
   const std::uint64_t rows = times(times(q.sizes[0], q.sizes[1]), q.sizes[2]);
-  return times(2, twice(rows, k.sizes[2], q.sizes[3]));
+  return twice(rows, v.sizes[2], plus(q.sizes[3], v.sizes[3]));
 }
 
 std::uint64_t flops_of(const Trace& trace, const Run& run) {
@@ -36,11 +37,11 @@ std::uint64_t flops_of(const Trace& trace, const Run& run) {
     case OpKind::cudnn_attention:
     case OpKind::flash_attention:
     case OpKind::efficient_attention:
-      return attention(in[0], in[1]);
+      return attention(in);
     case OpKind::cudnn_attention_backward:
     case OpKind::flash_attention_backward:  // gradient, q, k, ...
     case OpKind::efficient_attention_backward:
-      return times(2, attention(in[1], in[2]));
+      return times(2, attention(in + 1));
     default:
       return 0;
   }

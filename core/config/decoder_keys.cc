@@ -57,7 +57,13 @@ void read_biases(Fields& fields, ModelConfig& config) {
 
 void read_norms(Fields& fields, ModelConfig& config) {
   Style& style = config.style;
-  if (switched_on(fields, "use_qk_norm")) style.qk_norm = QkNorm::width;
+  if (switched_on(fields, "use_qk_norm")) {
+    if (config.model_type == "llama4_text") {
+      config.qk_l2_norm = true;
+    } else {
+      style.qk_norm = QkNorm::width;
+    }
+  }
   if (switched_on(fields, "qk_layernorm"))
     style.qk_norm = style.layout == Layout::parallel ? QkNorm::head : QkNorm::width;  // phi; stablelm, a norm a head
   if (fields.has_default("use_parallel_residual")) {
@@ -137,11 +143,15 @@ void check_heads(Fields& fields, ModelConfig& config) {
 void read_latent(Fields& fields, ModelConfig& config) {
   if (config.style.projections != Projections::latent) return;
   LatentConfig& latent = config.latent;
-  if (!fields.is_null("q_lora_rank")) fields.integer("q_lora_rank", 1, kMaxHiddenSize, latent.q_rank);
+  // Null is read, too: the report's config says so again.
+  if (fields.given("q_lora_rank") != nullptr && !fields.is_null("q_lora_rank"))
+    fields.integer("q_lora_rank", 1, kMaxHiddenSize, latent.q_rank);
   fields.integer("kv_lora_rank", 1, kMaxHiddenSize, latent.kv_rank);
   fields.integer("qk_nope_head_dim", 1, kMaxHeadDim, latent.nope_dim);
   fields.integer("qk_rope_head_dim", 1, kMaxHeadDim, latent.rope_dim);
   fields.integer("v_head_dim", 1, kMaxHeadDim, latent.v_dim);
+  latent.interleaved = switched_on(fields, "rope_interleave");
+  config.rotary_dim = latent.rope_dim;
   config.head_dim = plus(latent.nope_dim, latent.rope_dim);
   config.num_key_value_heads = config.num_attention_heads;
 }
@@ -174,7 +184,7 @@ template <class Keep>
 std::vector<bool> by_layer(const Fields& fields, const ModelConfig& config, const char* key, Keep keep) {
   const Json* list = fields.given(key);
   std::vector<bool> layers;
-  if (list == nullptr || !list->is_array()) return layers;
+  if (list == nullptr || !list->is_array() || list->items().empty()) return layers;
   for (std::size_t i = 0; i < config.num_hidden_layers && i < list->items().size(); ++i)
     layers.push_back(keep(list->items()[i]));
   layers.resize(static_cast<std::size_t>(config.num_hidden_layers), false);
@@ -214,6 +224,32 @@ void read_nope(Fields& fields, ModelConfig& config) {
                                 [](const Json& flag) { return flag.as_unsigned() == std::optional<std::uint64_t>(0); });
   for (std::size_t i = 0; interval != 0 && config.nope_layers.size() < config.num_hidden_layers; ++i)
     config.nope_layers.push_back((i + 1) % interval == 0);
+}
+
+// Llama 4: layers with rotary embedding see their own chunk only, unless layer_types says otherwise.
+void read_llama4(Fields& fields, ModelConfig& config) {
+  if (!fields.is_null("attention_chunk_size"))
+    fields.integer("attention_chunk_size", 1, kMaxPositions, config.attention_chunk);
+  config.full_layers = by_layer(fields, config, "layer_types", [](const Json& type) {
+    return type.as_string() != std::optional<std::string_view>("chunked_attention");
+  });
+  if (config.full_layers.empty()) config.full_layers = config.nope_layers;
+  if (!switched_on(fields, "attn_temperature_tuning")) return;
+  config.temperature_floor = number(fields, "floor_scale", kTiny, 1e15);
+  config.temperature_scale = number(fields, "attn_scale", -1e9, 1e9);
+}
+
+// GPT-J stores a table of sines and cosines in every layer.
+void read_gptj(Fields& fields, ModelConfig& config) {
+  if (fields.is_null("rotary_dim")) {
+    config.untraced = "variant_step_not_modelled";  // the whole head is turned by a table as wide as the model
+    return;
+  }
+  fields.integer("rotary_dim", 2, kMaxHeadDim, config.rotary_dim);
+  if (config.rotary_dim % 2 != 0)
+    fields.fail({ProblemCode::inconsistent_config, "rotary_dim", std::to_string(config.rotary_dim), "even", ""});
+  if (fields.ok() && config.rotary_dim > config.head_dim)
+    fields.fail(inconsistent("rotary_dim,head_dim", config.rotary_dim, config.head_dim, "at_most"));
 }
 
 void read_numbers(Fields& fields, ModelConfig& config) {
@@ -281,6 +317,8 @@ Result<ModelConfig> read_decoder(const Json& root, const Family& family) {
   if (config.model_type == "bloom") read_bloom(fields, config);
   read_rope(fields, config);
   read_nope(fields, config);
+  if (config.model_type == "llama4_text") read_llama4(fields, config);
+  if (config.model_type == "gptj") read_gptj(fields, config);
   read_moe(fields, config);
   read_numbers(fields, config);
   note_untraced(fields, config);

@@ -34,7 +34,10 @@ struct MoeConfig {
   std::uint64_t width = 0;         // of an expert's MLP
   bool normalised = false;         // weights of a token's experts sum to 1
   std::uint64_t shared_width = 0;  // of the expert that every token visits; 0: none
-  std::vector<bool> layers;        // by layer: has experts instead of an MLP
+  std::uint64_t groups = 1;        // experts are chosen from the best of so many groups
+  std::uint64_t groups_kept = 1;
+  double scale = 1;          // of the chosen experts' weights
+  std::vector<bool> layers;  // by layer: has experts instead of an MLP
 };
 
 // DeepSeek's latent attention.
@@ -42,6 +45,7 @@ struct LatentConfig {
   std::uint64_t q_rank = 0;  // 0: queries are not compressed
   std::uint64_t kv_rank = 0;
   std::uint64_t nope_dim = 0, rope_dim = 0, v_dim = 0;  // of a head
+  bool interleaved = false;                             // neighbours turn with each other
 };
 
 struct ModelConfig {
@@ -68,7 +72,11 @@ struct ModelConfig {
   bool qk_norm = false;              // norm on q and k, over the head dimension (qwen3)
   std::uint64_t sliding_window = 0;  // tokens that attention looks back; 0: all of them
   bool mlp_bias = false;
-  std::vector<bool> full_layers;  // by layer: ignores the sliding window; empty: none does
+  std::uint64_t attention_chunk = 0;  // tokens that see each other and no others; 0: all of them
+  bool qk_l2_norm = false;            // queries and keys over their root mean square, without weights (Llama 4)
+  double temperature_floor = 0;       // queries of layers without rotary embedding grow every so many tokens; 0: not
+  double temperature_scale = 0;
+  std::vector<bool> full_layers;  // by layer: ignores the sliding window or chunk; empty: none does
   std::vector<bool> nope_layers;  // by layer: without rotary embedding; empty: none
   MoeConfig moe;
   LatentConfig latent;
@@ -94,6 +102,11 @@ struct ModelConfig {
   // each.
   std::vector<std::pair<std::string, std::string>> notes;
 };
+
+// BLOOM's, GPT-J's and gpt-oss's classes do not take sdpa: transformers' default becomes their written-out attention.
+inline bool writes_attention_out(const ModelConfig& c) {
+  return c.style.position == Position::alibi || c.style.position == Position::table || c.style.sinks;
+}
 
 // Largest sizes taken, some hundred times today's largest models, so that no later product can be absurd: even all of
 // them at once stay below 2^63 parameters. Out-of-bounds values are Problems, never clamped.

@@ -32,6 +32,24 @@ struct MoeLayers {
   }
 };
 
+// DeepSeek: V3 always chooses groups first, V2 where topk_method says so.
+void read_groups(Fields& fields, MoeConfig& moe) {
+  std::string method = "group_limited_greedy";
+  if (fields.has_default("topk_method")) fields.text("topk_method", method);
+  fields.real("routed_scaling_factor", 0, 1e9, moe.scale);
+  if (method != "group_limited_greedy") return;
+  fields.integer("n_group", 1, kMaxExperts, moe.groups);
+  fields.integer("topk_group", 1, kMaxExperts, moe.groups_kept);
+  if (!fields.ok()) return;
+  const auto wrong = [&](const char* keys, std::uint64_t a, std::uint64_t b, const char* rule) {
+    fields.fail({ProblemCode::inconsistent_config, keys, std::to_string(a) + "," + std::to_string(b), rule, ""});
+  };
+  if (moe.experts % moe.groups != 0) return wrong("num_experts,n_group", moe.experts, moe.groups, "multiple");
+  if (moe.groups_kept > moe.groups) return wrong("topk_group,n_group", moe.groups_kept, moe.groups, "at_most");
+  // V3 scores a group by its two best experts.
+  if (moe.experts / moe.groups < 2) wrong("n_group,num_experts", times(2, moe.groups), moe.experts, "at_most");
+}
+
 }  // namespace
 
 void read_moe(Fields& fields, ModelConfig& config) {
@@ -52,6 +70,7 @@ void read_moe(Fields& fields, ModelConfig& config) {
     fields.integer("n_shared_experts", 0, kMaxExperts, shared);
     moe.shared_width = times(shared, moe.width);
   }
+  if (fields.has_default("n_group")) read_groups(fields, moe);
   MoeLayers layers;
   if (rule == MoeRule::qwen) fields.integer("decoder_sparse_step", 1, kMaxLayers, layers.step);
   if (rule == MoeRule::interleaved) {

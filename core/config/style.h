@@ -1,6 +1,6 @@
 // style.h - how a decoder is put together: the choices in which families differ, named once.
 //
-// A family's row in families.cc says its style; core/config/parameters.cc counts from it and core/models builds from
+// A family's row (dense_families.h, moe_families.h) says its style; core/config/parameters.cc counts from it and core/models builds from
 // it.
 #pragma once
 
@@ -36,13 +36,17 @@ enum class Projections : std::uint8_t {
 };
 
 enum class Feed : std::uint8_t { gated, gated_fused, plain };
-enum class QkNorm : std::uint8_t { none, head, width };  // over a head, or over all of q and of k
-enum class Position : std::uint8_t { rotary, learned, alibi };
+enum class QkNorm : std::uint8_t { none, head, width };                // over a head, or over all of q and of k
+enum class Position : std::uint8_t { rotary, learned, alibi, table };  // table: rotary, stored in every layer (GPT-J)
 enum class MoeRule : std::uint8_t { none, every, qwen, first_dense, interleaved };
 // How a router turns its logits into experts and their weights.
 enum class Routing : std::uint8_t {
-  softmax,       // Mixtral: of all experts' probabilities the k largest, in fp32
-  softmax_cast,  // Qwen: the same in the logits' dtype
+  softmax,          // Mixtral: of all experts' probabilities the k largest, in fp32
+  softmax_cast,     // Qwen: the same in the logits' dtype
+  of_chosen,        // gpt-oss: softmax over the k largest logits
+  grouped_softmax,  // DeepSeek V2: fp32 probabilities, the k largest of all or of the best groups of experts
+  grouped_sigmoid,  // DeepSeek V3: fp32 scores, chosen with a correction from the best groups
+  every_expert,     // Llama 4: every expert sees every token, times the sigmoid of its score or 0
 };
 enum class Act : std::uint8_t { silu, gelu, gelu_tanh, gelu_new, gelu_bloom, relu, count_ };
 
@@ -58,7 +62,7 @@ struct Style {
   bool qkv_bias = false;       // on q, k and v whatever attention_bias says
   bool bias_skips_o = false;   // attention_bias is for q, k and v only
   bool shared_gate = false;    // the shared expert has a gate of its own
-  bool expert_bias = false;    // experts and router have biases
+  bool expert_bias = false;    // experts and router have biases; gate and up interleaved, clamped (gpt-oss)
   bool grouped_heads = false;  // of falcon: new_decoder_architecture
   bool sinks = false;          // one learned logit a head
   bool head_bias = false;      // on the output layer

@@ -31,12 +31,43 @@ Attended eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& 
     weights = weights * o.softcap;
   }
   weights = weights + mask;
-  weights = softmax(weights, DType::f32);
-  weights = to(weights, q.dtype());
+  if (o.fp32_softmax) {
+    weights = softmax(weights, DType::f32);
+    weights = to(weights, q.dtype());
+  } else {  // Llama 4's, which autocast alone widens
+    weights = q.tape().autocast_fp32(weights);
+    weights = softmax(weights, weights.dtype());
+  }
   weights = dropout(weights, o.dropout);
   const Tensor output = matmul(weights, value_states);
   return {contiguous(transpose(output, 1, 2)), weights};
 }
+
+}  // namespace
+
+// transformers models/gpt_oss/modeling_gpt_oss.py, eager_attention_forward.
+Attended attend_with_sinks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& sinks,
+                           const AttentionOptions& o) {
+  const Tensor key_states = repeat_kv(k, q.dim(1));
+  const Tensor value_states = repeat_kv(v, q.dim(1));
+  Tensor weights = matmul(q, transpose(key_states, 2, 3));
+  weights = weights * scale_of(q, o);
+  weights = weights + mask;
+  const Dim one{1, Sym::none};
+  const Tensor of_queries = expand(view(sinks, {one, q.dim(1), one, one}), {q.dim(0), q.dim(1), q.dim(2), one});
+  Tensor logits = cat(weights, of_queries, -1);
+  {
+    const Tensor highest = max_last(logits).values;
+    logits = sub(logits, highest);
+  }
+  const Tensor probabilities = softmax(logits, logits.dtype());
+  const Tensor scores = slice(probabilities, -1, 0, weights.dim(3));
+  weights = to(dropout(scores, o.dropout), v.dtype());
+  const Tensor output = matmul(weights, value_states);
+  return {contiguous(transpose(output, 1, 2)), weights};
+}
+
+namespace {
 
 // aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math, causal.
 Tensor math(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& o) {
@@ -86,6 +117,17 @@ Tensor masked(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& m
 
 }  // namespace
 
+namespace {
+
+// Flash attention takes heads of one width only, the memory-efficient kernel also values of another, in whole vectors
+// of 16 bytes: sdp_utils.cpp, check_head_dim_size_flash and check_head_dim_size_mem_efficient.
+Attention kernel_of_widths(DType dtype, std::uint64_t width, std::uint64_t value_width) {
+  const std::uint64_t vector = 16 / element_bytes(dtype);
+  return width % vector == 0 && value_width % vector == 0 ? Attention::efficient : Attention::math;
+}
+
+}  // namespace
+
 Attention sdpa_kernel(DType dtype, bool grouped) {
   if (dtype == DType::bf16 || dtype == DType::f16) return Attention::flash;
   return grouped ? Attention::math : Attention::efficient;
@@ -99,7 +141,11 @@ Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& 
     const Tape& tape = q.tape();
     const DType dtype = tape.autocast_enabled() && q.dtype() == DType::f32 ? tape.autocast_dtype() : q.dtype();
     // fp64 has no fused kernel on a GPU; numerics tests run the flash operator, which computes the same function.
-    kind = dtype == DType::f64 ? Attention::flash : sdpa_kernel(dtype, q.dim(1).size != k.dim(1).size);
+    if (q.dim(3).size != v.dim(3).size) {
+      kind = dtype == DType::f64 ? Attention::efficient : kernel_of_widths(dtype, q.dim(3).size, v.dim(3).size);
+    } else {
+      kind = dtype == DType::f64 ? Attention::flash : sdpa_kernel(dtype, q.dim(1).size != k.dim(1).size);
+    }
   }
   Tensor output;
   if (kind == Attention::math) {
@@ -120,12 +166,18 @@ Tensor make_mask(Attention kind, Tape& tape, const MaskShape& shape, DType dtype
   const bool past_window =
       shape.s.size == shape.keys.size ? shape.keys.size > shape.window : shape.keys.size >= shape.window;
   const bool windowed = shape.window != 0 && past_window;
-  const bool needed = kind == Attention::eager || (kind != Attention::flash && (shape.always || windowed));
+  const bool chunked = shape.chunk != 0 && shape.keys.size >= shape.chunk;
+  const bool needed = kind == Attention::eager || (kind != Attention::flash && (shape.always || windowed || chunked));
   if (!needed) return Tensor();
   const Tape::Scope scope(tape, "causal_mask");
   const Tape::NoGrad no_grad(tape);
   const std::uint64_t window = windowed ? shape.window : 0;
-  const Tensor mask = causal_mask(tape, {shape.b, {1, Sym::none}, shape.s, shape.keys}, shape.before, window);
+  const Shape sizes{shape.b, {1, Sym::none}, shape.s, shape.keys};
+  if (chunked) {
+    const Tensor mask = chunked_mask(tape, sizes, shape.chunk);
+    return kind == Attention::eager ? additive_mask(mask, dtype, false) : mask;
+  }
+  const Tensor mask = causal_mask(tape, sizes, shape.before, window);
   return kind == Attention::eager ? additive_mask(mask, dtype, false) : mask;
 }
 

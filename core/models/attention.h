@@ -7,9 +7,10 @@
 namespace ledger {
 
 struct AttentionOptions {
-  double scale = 0;    // of the scores; 0: 1/sqrt(d)
-  double dropout = 0;  // of the probabilities
-  double softcap = 0;  // eager only: transformers' sdpa_attention.py has no such argument
+  double scale = 0;          // of the scores; 0: 1/sqrt(d)
+  double dropout = 0;        // of the probabilities
+  double softcap = 0;        // eager only: transformers' sdpa_attention.py has no such argument
+  bool fp32_softmax = true;  // eager only
 };
 
 struct Attended {
@@ -26,12 +27,18 @@ Tensor repeat_kv(const Tensor& x, Dim heads);
 Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                 const AttentionOptions& options = {});
 
+// gpt-oss's own: beside its scores every query has the logit of its head's sink [nh], which takes probability and gives
+// no value.
+Attended attend_with_sinks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& sinks,
+                           const AttentionOptions& options);
+
 // Which keys the queries see, as transformers' masking_utils put it.
 struct MaskShape {
   Dim b{1, Sym::none};  // 1 unless a padding mask is given, which generate always does
   Dim s, keys;
   std::uint64_t before = 0;  // keys that stand before the queries' own
   std::uint64_t window = 0;  // tokens to look back; 0: all
+  std::uint64_t chunk = 0;   // tokens that see each other and no others; 0: all
   bool always = false;       // a static cache: its unused end is to be hidden
 };
 

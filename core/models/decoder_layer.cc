@@ -5,6 +5,7 @@
 
 #include "core/models/bloom.h"
 #include "core/models/falcon.h"
+#include "core/models/gptj.h"
 
 namespace ledger {
 namespace {
@@ -30,6 +31,7 @@ Tensor pre(Layer layer, const Tensor& input, const LayerContext& context, const 
   residual = hidden;
   hidden = layer.attention_norm->forward(hidden);
   hidden = feed(layer, hidden);
+  if (layer.self_attn.sinks) weights.reset();  // GptOssDecoderLayer: `hidden_states, _ = self.mlp(...)`
   hidden = add_residual(layer, residual, hidden);
   return hidden;
 }
@@ -43,6 +45,26 @@ Tensor pre_gpt2(Layer layer, const Tensor& input, const LayerContext& context, c
   hidden = layer.attention_norm->forward(hidden);
   const Tensor fed = feed(layer, hidden);
   return residual + fed;
+}
+
+// transformers models/stablelm/modeling_stablelm.py, StableLmDecoderLayer: with a name for everything.
+Tensor pre_stablelm(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
+  const Tensor normed = layer.input_norm.forward(input);
+  const auto [attended, weights] = layer.self_attn.forward(normed, context, dims);
+  const Tensor residual = input + attended;
+  const Tensor fed = feed(layer, layer.attention_norm->forward(residual));
+  return residual + fed;
+}
+
+// transformers models/llama4/modeling_llama4.py, Llama4TextDecoderLayer: the attention's result keeps its name.
+Tensor pre_llama4(Layer layer, const Tensor& input, const LayerContext& context, const DecoderDims& dims) {
+  Tensor hidden = layer.input_norm.forward(input);
+  const auto [attended, weights] = layer.self_attn.forward(hidden, context, dims);
+  hidden = input + attended;
+  const Tensor residual = hidden;
+  hidden = layer.attention_norm->forward(hidden);
+  hidden = feed(layer, hidden);
+  return residual + hidden;
 }
 
 // transformers models/olmo2/modeling_olmo2.py, Olmo2DecoderLayer.
@@ -94,6 +116,29 @@ Tensor parallel_two(Layer layer, const Tensor& input, const LayerContext& contex
   return fed + attended + input;
 }
 
+struct Own {
+  const char* model_type;
+  Layout layout;
+  DecoderLayer::Code code;
+};
+
+// Families whose code is another than their layout's.
+constexpr Own kOwn[] = {
+    {"gpt2", Layout::pre, pre_gpt2},
+    {"stablelm", Layout::pre, pre_stablelm},
+    {"llama4_text", Layout::pre, pre_llama4},
+    {"falcon", Layout::parallel, falcon_layer},
+    {"falcon", Layout::parallel_two, falcon_layer},
+};
+
+DecoderLayer::Code code_of(const ModelConfig& c) {
+  for (const Own& own : kOwn) {
+    if (c.model_type == own.model_type && c.style.layout == own.layout) return own.code;
+  }
+  constexpr DecoderLayer::Code kLayouts[] = {pre, post, sandwich, parallel, parallel_two};
+  return kLayouts[static_cast<std::size_t>(c.style.layout)];
+}
+
 }  // namespace
 
 DecoderLayer DecoderLayer::make(ModuleBuilder& builder, const ModelConfig& c, const DecoderDims& n, std::size_t index) {
@@ -104,6 +149,7 @@ DecoderLayer DecoderLayer::make(ModuleBuilder& builder, const ModelConfig& c, co
     return Norm::make(builder, path, name, c.style.norm, n.h, c.rms_norm_eps);
   };
   DecoderLayer layer;
+  layer.code = code_of(c);
   layer.layout = c.style.layout;
   layer.residual_multiplier = c.residual_multiplier;
   layer.self_attn = SelfAttention::make(builder, path, c, names, n);
@@ -123,16 +169,13 @@ DecoderLayer DecoderLayer::make(ModuleBuilder& builder, const ModelConfig& c, co
 
 Tensor DecoderLayer::forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims,
                              Tensor* weights) const {
-  if (self_attn.projections == Projections::conv) return pre_gpt2(*this, hidden, context, dims);
-  if (self_attn.projections == Projections::falcon) return falcon_layer(*this, hidden, context, dims);
-  if (context.alibi) {
-    auto [output, probabilities] = bloom_layer(*this, hidden, context, dims);
+  if (context.alibi || self_attn.embed_positions) {
+    auto [output, probabilities] =
+        context.alibi ? bloom_layer(*this, hidden, context, dims) : gptj_layer(*this, hidden, context, dims);
     if (weights != nullptr) *weights = std::move(probabilities);
     return std::move(output);
   }
-  constexpr Tensor (*kForward[])(Layer, const Tensor&, const LayerContext&, const DecoderDims&) = {
-      pre, post, sandwich, parallel, parallel_two};
-  return kForward[static_cast<std::size_t>(layout)](*this, hidden, context, dims);
+  return code(*this, hidden, context, dims);
 }
 
 }  // namespace ledger

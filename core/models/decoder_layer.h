@@ -10,6 +10,10 @@
 namespace ledger {
 
 struct DecoderLayer {
+  // How the family's code runs it.
+  using Code = Tensor (*)(const DecoderLayer& layer, const Tensor& input, const LayerContext& context,
+                          const DecoderDims& dims);
+  Code code = nullptr;
   Layout layout = Layout::pre;
   SelfAttention self_attn;
   FeedForward mlp;

@@ -2,14 +2,16 @@
 
 #include <utility>
 
-namespace ledger {
-namespace {
+#include "core/models/llama4.h"
 
-// [b, s, h] as [b*s, h].
+namespace ledger {
+
 Tensor rows_of(const Tensor& hidden) {
   const Dim b = hidden.dim(0), s = hidden.dim(1);
   return reshape(hidden, {{times(b.size, s.size), Sym::tokens}, hidden.dim(2)});
 }
+
+namespace {
 
 // _default_apply_gate: both halves are views of one product.
 Tensor apply_gate(Act act, const Tensor& gate_up) {
@@ -19,9 +21,24 @@ Tensor apply_gate(Act act, const Tensor& gate_up) {
   return activated * parts[1];
 }
 
-// _grouped_linear: autocast knows nothing of grouped products, so the input follows the weight.
-Tensor grouped_linear(const Tensor& x, const Tensor& weight, const Tensor& ends) {
-  return grouped_mm(to(x, weight.dtype()), transpose(weight, 1, 2), ends);
+// GptOssExperts._apply_gate: gate and up take turns along the product.
+Tensor apply_clamped_gate(const Tensor& gate_up) {
+  constexpr double kLimit = 7, kAlpha = 1.702;
+  const Dim half{gate_up.dim(-1).size / 2, Sym::ffn_e};
+  Tensor gate = every_other(gate_up, 0, half);
+  Tensor up = every_other(gate_up, 1, half);
+  gate = clamp_max(gate, kLimit);
+  up = clamp(up, kLimit);
+  Tensor glu = sigmoid(gate * kAlpha);
+  glu = gate * glu;
+  return (up + 1.0) * glu;
+}
+
+// _grouped_linear: autocast knows nothing of grouped products, so the input follows the weight. A bias, one row for
+// each of x, is added in place.
+Tensor grouped_linear(const Tensor& x, const Tensor& weight, bool transposed, const Tensor& bias, const Tensor& ends) {
+  const Tensor out = grouped_mm(to(x, weight.dtype()), transposed ? weight : transpose(weight, 1, 2), ends);
+  return bias ? add_onto(out, bias) : out;
 }
 
 // inv_perm = empty_like(perm); inv_perm[perm] = arange(n)
@@ -42,47 +59,26 @@ std::optional<Adapter> adapter_of(ModuleBuilder& builder, bool wanted, const std
 
 }  // namespace
 
-Router Router::make(ModuleBuilder& builder, const std::string& path, const ModelConfig& c, const DecoderDims& n) {
-  const Tape::Scope scope(builder.tape(), "gate");
-  Router router;
-  router.rule = c.style.routing;
-  router.k = {c.moe.per_token, Sym::none};
-  router.normalised = c.moe.normalised;
-  router.weight.weight = builder.parameter(path + "gate", {n.experts, n.h}, Parameter::Role::matrix);
-  const ExpertTargets* targets = expert_targets(c);
-  const bool adapted = targets != nullptr && builder.policy().adapts(targets->router);
-  router.weight.adapter = adapter_of(builder, adapted, path + "gate", router.weight.weight, 1);
-  return router;
-}
-
-// MixtralTopKRouter, and Qwen2MoeTopKRouter, which returns its weights in the logits' dtype.
-Routes Router::forward(const Tensor& hidden) const {
-  const Tape::Scope scope(hidden.tape(), "gate");
-  AdaptedParameter::Active active = weight.activate();
-  Routes routes;
-  routes.logits = linear(hidden, weight.use(active), Tensor());
-  const Tensor probabilities = softmax(routes.logits, DType::f32);
-  TopK top = topk(probabilities, k);
-  if (normalised) {
-    const Tensor total = sum_over(top.values, -1, true);
-    top.values = div_inplace(top.values, total);
-  }
-  routes.weights = rule == Routing::softmax ? top.values : to(top.values, routes.logits.dtype());
-  routes.experts = std::move(top.places);
-  return routes;
-}
-
 Experts Experts::make(ModuleBuilder& builder, const std::string& path, const ModelConfig& c, const DecoderDims& n) {
   const Tape::Scope scope(builder.tape(), "experts");
   const std::string at = path + "experts";
   Experts experts;
   experts.act = c.act;
   const Dim both{times(2, n.ffn_e.size), Sym::none};
-  const auto parameter = [&](const char* name, const Shape& shape) {
-    return builder.parameter(at, shape, Parameter::Role::matrix, name);
+  const auto parameter = [&](const char* name, const Shape& shape, Parameter::Role role) {
+    return builder.parameter(at, shape, role, name);
   };
-  experts.gate_up.weight = parameter("gate_up_proj", {n.experts, both, n.h});
-  experts.down.weight = parameter("down_proj", {n.experts, n.h, n.ffn_e});
+  constexpr auto kMatrix = Parameter::Role::matrix, kBias = Parameter::Role::bias;
+  experts.transposed = c.style.expert_bias || c.style.routing == Routing::every_expert;
+  if (experts.transposed) {
+    experts.gate_up.weight = parameter("gate_up_proj", {n.experts, n.h, both}, kMatrix);
+    if (c.style.expert_bias) experts.gate_up_bias = parameter("gate_up_proj_bias", {n.experts, both}, kBias);
+    experts.down.weight = parameter("down_proj", {n.experts, n.ffn_e, n.h}, kMatrix);
+    if (c.style.expert_bias) experts.down_bias = parameter("down_proj_bias", {n.experts, n.h}, kBias);
+  } else {
+    experts.gate_up.weight = parameter("gate_up_proj", {n.experts, both, n.h}, kMatrix);
+    experts.down.weight = parameter("down_proj", {n.experts, n.h, n.ffn_e}, kMatrix);
+  }
   const ExpertTargets* targets = expert_targets(c);
   if (targets == nullptr) return experts;
   const LinearPolicy& policy = builder.policy();
@@ -109,10 +105,12 @@ Tensor Experts::forward(const Tensor& hidden, const Routes& routes) const {
   const Tensor ends = cumsum_last(counts);
   // Tokens of other ranks, under expert parallelism.
   const Tensor elsewhere = unsqueeze(at_least(sorted.values, count.size), -1);
+  Tensor biases = gate_up_bias ? index_rows(gate_up_bias, sorted.values) : Tensor();
   selected = masked_fill_inplace(selected, elsewhere, 0);
-  Tensor projected = grouped_linear(selected, gate_up.use(active_up), ends);
-  projected = apply_gate(act, projected);
-  projected = grouped_linear(projected, down.use(active_down), ends);
+  Tensor projected = grouped_linear(selected, gate_up.use(active_up), transposed, biases, ends);
+  projected = gate_up_bias ? apply_clamped_gate(projected) : apply_gate(act, projected);
+  if (down_bias) biases = index_rows(down_bias, sorted.values);
+  projected = grouped_linear(projected, down.use(active_down), transposed, biases, ends);
   Tensor weighted = projected * unsqueeze(weights, -1);
   weighted = masked_fill_inplace(weighted, elsewhere, 0);
   const Tensor inverse_order = inverse(sorted.places);
@@ -123,14 +121,17 @@ Tensor Experts::forward(const Tensor& hidden, const Routes& routes) const {
 
 MixtureOfExperts MixtureOfExperts::make(ModuleBuilder& builder, const std::string& path, const ModelConfig& c,
                                         const DecoderDims& n) {
-  const Tape::Scope scope(builder.tape(), "mlp");
-  const std::string at = path + "mlp.";
+  ModuleNames names = names_of(c);
+  const Tape::Scope scope(builder.tape(), names.mlp);
+  const std::string at = path + names.mlp + ".";
   MixtureOfExperts moe;
+  moe.name = names.mlp;
   moe.router = Router::make(builder, at, c, n);
   moe.experts = Experts::make(builder, at, c, n);
   if (c.moe.shared_width == 0) return moe;
-  ModuleNames names = names_of(c);
-  names.mlp = "shared_expert";
+  const bool deepseek = c.style.projections == Projections::latent;
+  names.mlp = deepseek ? "shared_experts" : "shared_expert";
+  moe.shared_last = deepseek;
   {
     const ModuleBuilder::WithoutAdapters none(builder, expert_targets(c) != nullptr);
     moe.shared = FeedForward::make(builder, at, c, names, n.h, {c.moe.shared_width, Sym::none});
@@ -159,11 +160,21 @@ Tensor with_gated_expert(const MixtureOfExperts& m, const Tensor& rows) {
   return output;
 }
 
+// DeepseekV2Moe, DeepseekV3MoE: the shared experts are one MLP, run after the others.
+Tensor with_shared_experts(const MixtureOfExperts& m, const Tensor& hidden, const Tensor& rows) {
+  const Routes routes = m.router.forward(rows);
+  const Tensor output = view(m.experts.forward(rows, routes), hidden.shape());
+  const Tensor shared = m.shared->forward(hidden);
+  return output + shared;
+}
+
 }  // namespace
 
 Tensor MixtureOfExperts::forward(const Tensor& hidden) const {
-  const Tape::Scope scope(hidden.tape(), "mlp");
+  const Tape::Scope scope(hidden.tape(), name);
+  if (router.rule == Routing::every_expert) return through_every_expert(*this, hidden);
   const Tensor rows = rows_of(hidden);
+  if (shared && shared_last) return with_shared_experts(*this, hidden, rows);
   const Tensor output = shared ? with_gated_expert(*this, rows) : routed_only(*this, rows);
   return reshape(output, hidden.shape());
 }

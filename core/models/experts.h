@@ -1,38 +1,26 @@
-// experts.h - a mixture of experts: the router that chooses them, and their MLPs as grouped products.
+// experts.h - a mixture of experts: their MLPs as grouped products, and the blocks that join them to their router.
 //
 // Source: transformers 5.12 integrations/moe.py, grouped_mm_experts_forward, the implementation it takes by default
-// where PyTorch has _grouped_mm (2.9 and later); models/{mixtral,qwen2_moe,qwen3_moe,olmoe}/modeling_*.py. No token is
-// dropped: sizes do not depend on which expert a token goes to.
+// where PyTorch has _grouped_mm (2.9 and later); models/{mixtral,qwen2_moe,qwen3_moe,olmoe,gpt_oss,deepseek_v2,
+// deepseek_v3}/modeling_*.py. No token is dropped: sizes do not depend on which expert a token goes to.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "core/models/decoder_dims.h"
 #include "core/models/feed_forward.h"
-#include "core/models/parameter_adapter.h"
+#include "core/models/router.h"
 
 namespace ledger {
 
-// Where every token goes: the router's logits [T,E], the chosen experts' weights and numbers [T,k].
-struct Routes {
-  Tensor logits, weights, experts;
-};
-
-struct Router {
-  Routing rule = Routing::softmax;
-  Dim k;
-  bool normalised = false;  // the chosen experts' weights sum to 1
-  AdaptedParameter weight;  // [E, h]
-
-  static Router make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
-                     const DecoderDims& dims);
-  Routes forward(const Tensor& hidden) const;  // [T, h]
-};
+// [b, s, h] as [b*s, h].
+Tensor rows_of(const Tensor& hidden);
 
 struct Experts {
   Act act = Act::silu;
-  AdaptedParameter gate_up, down;  // [E, 2 ffn_e, h], [E, h, ffn_e]
+  AdaptedParameter gate_up, down;  // [E, 2 ffn_e, h], [E, h, ffn_e]; the other way round where transposed
+  Tensor gate_up_bias, down_bias;  // [E, 2 ffn_e], [E, h], gpt-oss
+  bool transposed = false;
 
   static Experts make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
                       const DecoderDims& dims);
@@ -41,10 +29,12 @@ struct Experts {
 
 // What stands in place of a decoder layer's MLP.
 struct MixtureOfExperts {
+  const char* name = "mlp";
   Router router;
   Experts experts;
   std::optional<FeedForward> shared;  // the expert that every token visits
   Linear shared_gate;                 // its weight, where it has one
+  bool shared_last = false;           // it runs after the experts, not before
 
   static MixtureOfExperts make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
                                const DecoderDims& dims);

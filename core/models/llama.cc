@@ -8,6 +8,7 @@
 #include "core/models/attention.h"
 #include "core/models/bloom.h"
 #include "core/models/causal_lm_loss.h"
+#include "core/models/names.h"
 
 namespace ledger {
 namespace {
@@ -26,6 +27,18 @@ std::uint64_t window_of_all(const ModelConfig& c) {
   return std::count(c.full_layers.begin(), c.full_layers.end(), true) == 0 ? c.sliding_window : 0;
 }
 
+Attention attention_of(const ModelConfig& c, Attention asked) {
+  return writes_attention_out(c) ? Attention::eager : asked;
+}
+
+// What sliding or chunked layers see. Chunks are counted from each row's own start, so that their mask has one row for
+// each of the batch.
+MaskShape local_mask(const ModelConfig& c, const DecoderDims& n) {
+  MaskShape shape{.s = n.s, .keys = n.s, .window = c.sliding_window, .chunk = c.attention_chunk};
+  if (c.attention_chunk != 0) shape.b = n.b;
+  return shape;
+}
+
 // OPT's positions: how many tokens of the attention mask came before.
 Tensor counted_positions(const Tensor& mask) {
   Tensor positions = cumsum_last(mask);
@@ -34,13 +47,9 @@ Tensor counted_positions(const Tensor& mask) {
   return to(positions, DType::i64);
 }
 
-// BLOOM's class knows no other implementation, so the default becomes the written-out one.
-Attention attention_of(const ModelConfig& c, Attention asked) {
-  return c.style.position == Position::alibi ? Attention::eager : asked;
-}
-
 // Some layers look through a window and some at everything: transformers then makes a mask of each kind.
 bool mixes_windows(const ModelConfig& c) {
+  if (c.attention_chunk != 0) return true;
   const auto full = std::count(c.full_layers.begin(), c.full_layers.end(), true);
   return full != 0 && full != static_cast<std::ptrdiff_t>(c.full_layers.size());
 }
@@ -71,7 +80,7 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
       for (std::size_t i = 0; i < config.num_hidden_layers; ++i) {
         builder.open(kFirstLayerUnit + static_cast<UnitId>(i));
         layers_.push_back(DecoderLayer::make(builder, config, dims_, i));
-        layers_.back().self_attn.kind = options.attention;
+        layers_.back().self_attn.kind = attention_of(config, options.attention);
         layers_.back().self_attn.layer = i;
         layers_.back().self_attn.repeats_kv = options.stack == Stack::hf_4 && options.attention != Attention::flash;
       }
@@ -182,14 +191,16 @@ Tensor Llama::decode(const Tensor& ids) {
         attention_mask ? positions_.forward(context.position_ids + static_cast<double>(config_.extra_positions))
                        : positions_.forward(context.position_ids);
     hidden = inputs_embeds + position_embeds;
+  }
+  {
     const Tape::Scope drop(tape, "drop");
     hidden = dropout(hidden, config_.embedding_dropout);
   }
   Tensor weights;                // of the last layer that returned any
   LayerContext local = context;  // of sliding layers
   if (mixes_windows(config_))
-    local.mask = make_mask(options_.attention, tape, {.s = dims_.s, .keys = dims_.s, .window = config_.sliding_window},
-                           inputs_embeds.dtype());
+    local.mask =
+        make_mask(attention_of(config_, options_.attention), tape, local_mask(config_, dims_), inputs_embeds.dtype());
   if (rotary_emb_.inv_freq) context.rotary = rotary_emb_.forward(hidden, context.position_ids, dims_);
   local.rotary = rotary_local_.inv_freq ? rotary_local_.forward(hidden, local.position_ids, dims_) : context.rotary;
   {

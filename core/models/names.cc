@@ -1,5 +1,7 @@
 #include "core/models/names.h"
 
+#include <algorithm>
+
 #include "core/models/parameter_adapter.h"
 
 namespace ledger {
@@ -44,6 +46,17 @@ constexpr Row kRows[] = {
       .mlp = "",
       .up = "fc1",
       .down = "fc2"}},
+    {"llama4_text", {.mlp = "feed_forward"}},
+    {"gptj",
+     {.base = "transformer",
+      .embed = "wte",
+      .layers = "h",
+      .final_norm = "ln_f",
+      .input_norm = "ln_1",
+      .attention = "attn",
+      .o = "out_proj",
+      .up = "fc_in",
+      .down = "fc_out"}},
     {"gpt2",
      {.base = "transformer",
       .embed = "wte",
@@ -122,16 +135,27 @@ bool is_like_llama(const ModelConfig& c) {
 std::vector<std::string_view> linear_names(const ModelConfig& config, Stack stack) {
   const ModuleNames& names = names_of(config, stack);
   std::vector<std::string_view> list;
-  if (config.style.projections == Projections::separate) {
+  if (config.style.projections == Projections::latent) {
+    list = {"kv_a_proj_with_mqa", "kv_b_proj", names.o};
+    if (config.latent.q_rank == 0) {
+      list.push_back(names.q);
+    } else {
+      list.insert(list.end(), {"q_a_proj", "q_b_proj"});
+    }
+  } else if (config.style.projections == Projections::separate) {
     list = {names.q, names.k, names.v, names.o};
   } else {
     list = {names.qkv, names.o};
   }
   if (const ExpertTargets* targets = expert_targets(config)) {
-    list.insert(list.end(), {targets->router, targets->gate, targets->up, targets->down});
+    if (targets->router[0] != '\0') list.push_back(targets->router);
+    list.insert(list.end(), {targets->gate, targets->up, targets->down});
     if (config.style.shared_gate) list.push_back("shared_expert_gate");
     return list;
   }
+  const auto& sparse = config.moe.layers;
+  if (config.moe.shared_width == 0 && !sparse.empty() && std::find(sparse.begin(), sparse.end(), false) == sparse.end())
+    return list;  // gpt-oss
   if (config.style.feed == Feed::gated) list.push_back(names.gate);
   list.push_back(config.style.feed == Feed::gated_fused ? names.gate_up : names.up);
   list.push_back(names.down);

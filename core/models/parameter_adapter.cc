@@ -45,11 +45,17 @@ struct Row {
 
 constexpr ExpertTargets kProjections{"gate", "gate_proj", "up_proj", "down_proj"};
 
+// DeepSeek V3's layers look for a buffer on the router that PEFT's wrapper hides, and V2's take the router's weight
+// without calling it, so that an adapter there would never be used.
+constexpr ExpertTargets kDeepSeek{"", "gate_proj", "up_proj", "down_proj"};
+
 constexpr Row kTargets[] = {
     {"mixtral", {"gate", "w1", "w3", "w2"}},
     {"qwen2_moe", kProjections},
     {"qwen3_moe", kProjections},
     {"olmoe", kProjections},
+    {"deepseek_v2", kDeepSeek},
+    {"deepseek_v3", kDeepSeek},
 };
 
 }  // namespace

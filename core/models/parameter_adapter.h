@@ -30,8 +30,8 @@ struct AdaptedParameter {
 // Which linear layers of transformers 4 the parameters of experts were, as `targets` still names them.
 // Source: peft 0.20 utils/transformers_weight_conversion.py, _MOE_TARGET_MODULE_MAPPING.
 struct ExpertTargets {
-  const char* router;
-  const char* gate;  // gate and up are one parameter now: PEFT takes both names or none
+  const char* router;  // "" where PEFT's wrapper does not work
+  const char* gate;    // gate and up are one parameter now: PEFT takes both names or none
   const char* up;
   const char* down;
 };

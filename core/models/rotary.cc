@@ -29,37 +29,46 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half) {
   return rotate(x, cos, sin, half, rotate_half);
 }
 
-using Pair = std::pair<Tensor, Tensor>;
-
-Pair halves(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
+Turned halves(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
   Tensor q_embed = rotate(q, cos, sin, n.half_rot);
   Tensor k_embed = rotate(k, cos, sin, n.half_rot);
-  return {std::move(q_embed), std::move(k_embed)};
+  return {std::move(q_embed), std::move(k_embed), Tensor(), Tensor()};
 }
 
 // transformers models/olmo2/modeling_olmo2.py, apply_rotary_pos_emb.
-Pair wide(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
-  const Pair turned = halves(q, k, cos, sin, n);
-  return {to(turned.first, q.dtype()), to(turned.second, k.dtype())};
+Turned wide(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
+  const Turned turned = halves(q, k, cos, sin, n);
+  return {to(turned.q, q.dtype()), to(turned.k, k.dtype()), Tensor(), Tensor()};
 }
 
-// The first part of each head turned and joined to the rest. A slice that takes all is an alias.
+// The first part of each head turned and joined to the rest; with `kept`, the turned parts keep their names. A slice
+// that takes all is an alias.
 template <class Turn>
-Pair joined(const Tensor& q, const Tensor& k, const DecoderDims& n, Turn turn) {
+Turned joined(const Tensor& q, const Tensor& k, const DecoderDims& n, Turn turn, bool kept = false) {
   const Dim rest{n.d.size - n.rot.size, Sym::none};
   const auto turning = [&](const Tensor& x) { return rest.size == 0 ? alias(x) : slice(x, -1, 0, n.rot); };
   const Tensor q_rot = turning(q), q_pass = slice(q, -1, n.rot.size, rest);
   const Tensor k_rot = turning(k), k_pass = slice(k, -1, n.rot.size, rest);
-  Tensor q_embed = turn(q_rot);
-  Tensor k_embed = turn(k_rot);
-  q_embed = cat(q_embed, q_pass, -1, n.d.sym);
-  k_embed = cat(k_embed, k_pass, -1, n.d.sym);
-  return {std::move(q_embed), std::move(k_embed)};
+  Turned turned;
+  turned.q_part = turn(q_rot);
+  turned.k_part = turn(k_rot);
+  turned.q = cat(turned.q_part, q_pass, -1, n.d.sym);
+  if (!kept) turned.q_part.reset();
+  turned.k = cat(turned.k_part, k_pass, -1, n.d.sym);
+  if (!kept) turned.k_part.reset();
+  return turned;
 }
 
 // transformers models/gpt_neox/modeling_gpt_neox.py, apply_rotary_pos_emb.
-Pair partial(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
+Turned partial(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
   return joined(q, k, n, [&](const Tensor& x) { return rotate(x, cos, sin, n.half_rot); });
+}
+
+// transformers models/phi/modeling_phi.py, PhiAttention.forward.
+Turned partial_kept(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
+  constexpr bool kKept = true;
+  return joined(
+      q, k, n, [&](const Tensor& x) { return rotate(x, cos, sin, n.half_rot); }, kKept);
 }
 
 // table[..., :rot/2].repeat_interleave(2, dim=-1): a copy.
@@ -70,18 +79,87 @@ Tensor doubled(const Tensor& table, const DecoderDims& n) {
 }
 
 // transformers models/glm/modeling_glm.py, apply_rotary_pos_emb.
-Pair glm(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
+Turned glm(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
   const Tensor cos_pairs = doubled(cos, n), sin_pairs = doubled(sin, n);
   return joined(q, k, n, [&](const Tensor& x) { return rotate(x, cos_pairs, sin_pairs, n.half_rot, rotate_pairs); });
 }
 
 // transformers models/cohere/modeling_cohere.py, apply_rotary_pos_emb.
-Pair interleaved(const Tensor& query, const Tensor& key, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
+Turned interleaved(const Tensor& query, const Tensor& key, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
   const DType dtype = query.dtype();
   const Tensor q = to(query, DType::f32), k = to(key, DType::f32);
   const Tensor q_embed = rotate(q, cos, sin, n.half_rot, rotate_pairs);
   const Tensor k_embed = rotate(k, cos, sin, n.half_rot, rotate_pairs);
-  return {to(q_embed, dtype), to(k_embed, dtype)};
+  return {to(q_embed, dtype), to(k_embed, dtype), Tensor(), Tensor()};
+}
+
+// transformers models/gpt_oss/modeling_gpt_oss.py, _apply_rotary_emb, and models/deepseek_v3/modeling_deepseek_v3.py,
+// apply_rotary_pos_emb_interleave.
+Tensor turned_in_pairs(const Tensor& x1, const Tensor& x2, const Tensor& cos, const Tensor& sin) {
+  Tensor first, second;
+  {
+    const Tensor straight = x1 * cos, turned = x2 * sin;
+    first = sub(straight, turned);
+  }
+  {
+    const Tensor straight = x2 * cos, turned = x1 * sin;
+    second = straight + turned;
+  }
+  return cat(first, second, -1);
+}
+
+Tensor turned_in_chunks(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half) {
+  const Parts halves = split(x, -1, half, 2);
+  return turned_in_pairs(halves[0], halves[1], cos, sin);
+}
+
+Turned chunked(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
+  Tensor q_embed = turned_in_chunks(q, cos, sin, n.half_rot);
+  Tensor k_embed = turned_in_chunks(k, cos, sin, n.half_rot);
+  return {std::move(q_embed), std::move(k_embed), Tensor(), Tensor()};
+}
+
+Turned paired(const Tensor& q, const Tensor& k, const Tensor& cos_twice, const Tensor& sin_twice,
+              const DecoderDims& n) {
+  const Tensor cos = slice(cos_twice, -1, 0, n.half_rot), sin = slice(sin_twice, -1, 0, n.half_rot);
+  const Tensor q1 = every_other(q, 0, n.half_rot), q2 = every_other(q, 1, n.half_rot);
+  const Tensor k1 = every_other(k, 0, n.half_rot), k2 = every_other(k, 1, n.half_rot);
+  Tensor q_embed = turned_in_pairs(q1, q2, cos, sin);
+  Tensor k_embed = turned_in_pairs(k1, k2, cos, sin);
+  return {std::move(q_embed), std::move(k_embed), Tensor(), Tensor()};
+}
+
+// transformers models/deepseek_v2/modeling_deepseek_v2.py, apply_rotary_emb.
+Turned complex(const Tensor& query, const Tensor& key, const Tensor& turns, const Tensor&, const DecoderDims&) {
+  const Tensor q = to(query, DType::f32);
+  const Tensor k = to(key, DType::f32);
+  Tensor q_out = complex_mul(q, turns);
+  q_out = to(q_out, query.dtype());
+  Tensor k_out = complex_mul(k, turns);
+  k_out = to(k_out, key.dtype());
+  return {std::move(q_out), std::move(k_out), Tensor(), Tensor()};
+}
+
+// transformers models/llama4/modeling_llama4.py, apply_rotary_emb.
+Turned complex_both(const Tensor& query, const Tensor& key, const Tensor& turns, const Tensor&, const DecoderDims&) {
+  const Tensor q = to(query, DType::f32);
+  const Tensor k = to(key, DType::f32);
+  const Tensor q_out = complex_mul(q, turns);
+  const Tensor k_out = complex_mul(k, turns);
+  return {to(q_out, query.dtype()), to(k_out, key.dtype()), Tensor(), Tensor()};
+}
+
+// Angles [1, s, rot/2] for every element that they turn.
+Tensor repeated(RotaryStyle style, const Tensor& freqs, const DecoderDims& n) {
+  if (style == RotaryStyle::chunked) return freqs;
+  if (style != RotaryStyle::interleaved) return cat(freqs, freqs, -1, n.rot.sym);
+  return reshape(cat(unsqueeze(freqs, -1), unsqueeze(freqs, -1), -1), {freqs.dim(0), freqs.dim(1), n.rot});
+}
+
+// torch.polar(torch.ones_like(freqs), freqs)
+Tensor polar_of(const Tensor& freqs) {
+  const Tensor ones = ones_like(freqs);
+  return polar(freqs);
 }
 
 Tensor frequencies(Tape& tape, double theta, Dim half, bool scaled) {
@@ -93,10 +171,20 @@ Tensor frequencies(Tape& tape, double theta, Dim half, bool scaled) {
 
 }  // namespace
 
+Tensor rotate_every_two(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half) {
+  return rotate(x, cos, sin, half, rotate_pairs);
+}
+
 RotaryStyle rotary_style(const ModelConfig& config) {
+  if (config.model_type == "deepseek_v2") return RotaryStyle::complex;
+  if (config.style.projections == Projections::latent)
+    return config.latent.interleaved ? RotaryStyle::paired : RotaryStyle::halves;
   if (config.style.norm == NormKind::cohere) return RotaryStyle::interleaved;
   if (config.model_type == "olmo" || config.model_type == "olmo2") return RotaryStyle::wide;
+  if (config.style.sinks) return RotaryStyle::chunked;
   if (config.model_type == "glm" || config.model_type == "glm4") return RotaryStyle::glm;
+  if (config.model_type == "phi" || config.model_type == "stablelm") return RotaryStyle::partial_kept;
+  if (config.model_type == "llama4_text") return RotaryStyle::complex_both;
   const bool in_part =
       config.rotary_dim != 0 || config.style.projections == Projections::sliced || config.model_type == "gpt_neox";
   return in_part ? RotaryStyle::partial : RotaryStyle::halves;
@@ -121,21 +209,23 @@ Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, con
   const Tensor position_ids_expanded = to(view(position_ids, {rows, one, position_ids.dim(1)}), DType::f32);
   const Tape::Autocast autocast(tape, false);
   const Tensor freqs = transpose(bmm(inv_freq_expanded, position_ids_expanded), 1, 2);
-  const Tensor emb = style == RotaryStyle::interleaved ? reshape(cat(unsqueeze(freqs, -1), unsqueeze(freqs, -1), -1),
-                                                                 {rows, position_ids.dim(1), dims.rot})
-                                                       : cat(freqs, freqs, -1, dims.rot.sym);
+  if (style == RotaryStyle::complex || style == RotaryStyle::complex_both) {
+    Tensor turns = polar_of(freqs);
+    turns = turns * 1.0;  // attention_scaling
+    return {turns, Tensor()};
+  }
+  const Tensor emb = repeated(style, freqs, dims);
   const Tensor cos = ledger::cos(emb) * 1.0;  // attention_scaling
   const Tensor sin = ledger::sin(emb) * 1.0;
   if (style == RotaryStyle::wide) return {cos, sin};
   return {to(cos, x.dtype()), to(sin, x.dtype())};
 }
 
-std::pair<Tensor, Tensor> apply_rotary(RotaryStyle style, const Tensor& q, const Tensor& k, const Rotary& rotary,
-                                       const DecoderDims& n) {
+Turned apply_rotary(RotaryStyle style, const Tensor& q, const Tensor& k, const Rotary& rotary, const DecoderDims& n) {
   const Tensor cos = unsqueeze(rotary.cos, 1);
-  const Tensor sin = unsqueeze(rotary.sin, 1);
-  constexpr Pair (*kApply[])(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const DecoderDims&) = {
-      halves, wide, partial, interleaved, glm};
+  const Tensor sin = rotary.sin ? unsqueeze(rotary.sin, 1) : Tensor();
+  constexpr Turned (*kApply[])(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const DecoderDims&) = {
+      halves, wide, partial, partial_kept, interleaved, glm, chunked, paired, complex, complex_both};
   return kApply[static_cast<std::size_t>(style)](q, k, cos, sin, n);
 }
 

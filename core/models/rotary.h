@@ -4,24 +4,27 @@
 // other families differ from it.
 #pragma once
 
-#include <utility>
-
 #include "core/models/decoder_dims.h"
 
 namespace ledger {
 
 enum class RotaryStyle : std::uint8_t {
-  halves,       // the first half of a head turns with the second
-  wide,         // the same with fp32 tables, cast back afterwards (OLMo)
-  partial,      // the same on the first part of a head, joined to the rest (Phi, Phi-3, GPT-NeoX)
-  interleaved,  // neighbours turn with each other, in fp32 (Cohere)
-  glm,          // neighbours on the first part of a head, their tables made in every layer (GLM)
+  halves,        // the first half of a head turns with the second
+  wide,          // the same with fp32 tables, cast back afterwards (OLMo)
+  partial,       // the same on the first part of a head, joined to the rest (Phi-3, GPT-NeoX)
+  partial_kept,  // the same in the attention's own forward, whose names keep the turned parts (Phi, StableLM)
+  interleaved,   // neighbours turn with each other, in fp32 (Cohere)
+  glm,           // neighbours on the first part of a head, their tables made in every layer (GLM)
+  chunked,       // halves, each turned by tables half as wide (gpt-oss)
+  paired,        // neighbours turn with each other and end up in halves (DeepSeek V3)
+  complex,       // neighbours as complex numbers, in fp32, queries and keys cast back one by one (DeepSeek V2)
+  complex_both,  // the same, cast back at the end (Llama 4)
 };
 
 RotaryStyle rotary_style(const ModelConfig& config);
 
 struct Rotary {
-  Tensor cos, sin;  // [1, s, rot] in the hidden states' dtype, or fp32 where wide
+  Tensor cos, sin;  // [1, s, rot] in the hidden states' dtype, or fp32 where wide; complex: cos holds both
 };
 
 struct RotaryEmbedding {
@@ -34,7 +37,14 @@ struct RotaryEmbedding {
   Rotary forward(const Tensor& x, const Tensor& position_ids, const DecoderDims& dims) const;  // no_grad, autocast off
 };
 
-std::pair<Tensor, Tensor> apply_rotary(RotaryStyle style, const Tensor& q, const Tensor& k, const Rotary& rotary,
-                                       const DecoderDims& dims);
+// x * cos + x's neighbours turned a quarter * sin: GPT-J's rotate_every_two.
+Tensor rotate_every_two(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half);
+
+struct Turned {
+  Tensor q, k;
+  Tensor q_part, k_part;  // what the attention's forward still has names for
+};
+
+Turned apply_rotary(RotaryStyle style, const Tensor& q, const Tensor& k, const Rotary& rotary, const DecoderDims& dims);
 
 }  // namespace ledger

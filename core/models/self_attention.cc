@@ -5,6 +5,8 @@
 
 #include "core/models/falcon.h"
 #include "core/models/feed_forward.h"
+#include "core/models/gptj.h"
+#include "core/models/llama4.h"
 
 namespace ledger {
 namespace {
@@ -33,10 +35,19 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
   attention.name = names.attention;
   attention.projections = c.style.projections;
   attention.rotary = rotary_style(c);
-  attention.options = {c.attention_scale, c.attention_dropout, c.attention_softcap};
-  attention.dropout = c.residual_dropout;
+  attention.options = {c.attention_scale, c.attention_dropout, c.attention_softcap, c.model_type != "llama4_text"};
+  attention.dropout = c.model_type == "stablelm" ? 0 : c.residual_dropout;  // StableLM drops after the MLP alone
+  attention.l2_norm = c.qk_l2_norm;
+  attention.norm_eps = c.rms_norm_eps;
+  attention.temperature_floor = c.temperature_floor;
+  attention.temperature_scale = c.temperature_scale;
+  if (c.style.position == Position::table) attention.embed_positions = position_table(builder.tape(), c);
+  if (c.style.sinks)
+    attention.sinks = builder.parameter(path + names.attention, {n.nh}, Parameter::Role::bias, "sinks");
   const Product product = product_of(c);
-  if (c.style.projections == Projections::separate) {
+  if (c.style.projections == Projections::latent) {
+    attention.latent = LatentProjections::make(builder, at, c, n.h);
+  } else if (c.style.projections == Projections::separate) {
     attention.q = Linear::make(builder, at, names.q, n.h, n.q_dim, bias);
     attention.k = Linear::make(builder, at, names.k, n.h, n.kv_dim, bias);
     attention.v = Linear::make(builder, at, names.v, n.h, n.kv_dim, bias);
@@ -44,7 +55,8 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
     const Dim all{plus(n.q_dim.size, times(2, n.kv_dim.size)), Sym::none};
     attention.qkv = Linear::make(builder, at, names.qkv, n.h, all, bias, product);
   }
-  attention.o = Linear::make(builder, at, names.o, n.q_dim, n.h, c.attention_bias && !c.style.bias_skips_o, product);
+  const Dim values = attention.latent ? Dim{times(n.nh.size, c.latent.v_dim), Sym::none} : n.q_dim;
+  attention.o = Linear::make(builder, at, names.o, values, n.h, c.attention_bias && !c.style.bias_skips_o, product);
   attention.scales_queries = c.model_type == "opt";
   if (attention.scales_queries) attention.options.scale = 1;
   attention.grouped = c.style.projections == Projections::falcon && c.style.grouped_heads;
@@ -100,8 +112,13 @@ SelfAttention::Heads SelfAttention::project_by_head(const Tensor& hidden, const 
   return heads;
 }
 
-SelfAttention::Heads SelfAttention::project(const Tensor& hidden, const DecoderDims& n) const {
+// Turned already, where rotary embedding is a part of the projections.
+SelfAttention::Heads SelfAttention::project(const Tensor& hidden, const Rotary& tables, const DecoderDims& n) const {
   switch (projections) {
+    case Projections::latent: {
+      LatentHeads heads = latent->forward(hidden, tables, n);
+      return {std::move(heads.q), std::move(heads.k), std::move(heads.v), Tensor(), std::move(heads.locals)};
+    }
     case Projections::sliced:
       return project_sliced(hidden, n);
     case Projections::conv:
@@ -115,19 +132,42 @@ SelfAttention::Heads SelfAttention::project(const Tensor& hidden, const DecoderD
   }
 }
 
+// Flash attention wants values as wide as queries: DeepSeek's are padded, and the result is cut.
+Attended SelfAttention::attend_heads(Heads& heads, const LayerContext& context, const DecoderDims& n) const {
+  if (sinks) return attend_with_sinks(heads.q, heads.k, heads.v, context.mask, sinks, options);
+  const bool padded = latent && kind == Attention::flash && latent->value.size != n.d.size;
+  if (padded) heads.v = pad_right(heads.v, n.d, 0);
+  Attended attended = attend(kind, heads.q, heads.k, heads.v, context.mask, options);
+  if (padded) attended.output = slice(attended.output, -1, 0, latent->value);
+  return attended;
+}
+
 std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const LayerContext& context,
                                                  const DecoderDims& n) const {
   const Tape::Scope scope(hidden.tape(), name);
-  Heads heads = project(hidden, n);
-  if (turned && context.rotary.cos)
-    std::tie(heads.q, heads.k) = apply_rotary(rotary, heads.q, heads.k, context.rotary, n);
+  Heads heads = project(hidden, context.rotary, n);
+  Turned parts;  // alive until this returns
+  if (turned && context.rotary.cos && !latent) {
+    parts = apply_rotary(rotary, heads.q, heads.k, context.rotary, n);
+    heads.q = std::move(parts.q);
+    heads.k = std::move(parts.k);
+    if (l2_norm) {
+      heads.q = over_mean_square(heads.q, norm_eps);
+      heads.k = over_mean_square(heads.k, norm_eps);
+    }
+  }
+  const QueryScales scales = turned || temperature_floor == 0
+                                 ? QueryScales()
+                                 : query_scales(hidden.tape(), n, temperature_floor, temperature_scale);
+  if (scales.of_queries) heads.q = scaled_queries(heads.q, scales);
   if (context.cache != nullptr) std::tie(heads.k, heads.v) = context.cache->update(layer, heads.k, heads.v);
   if (repeats_kv) {
     heads.k = repeat_kv(heads.k, n.nh);
     heads.v = repeat_kv(heads.v, n.nh);
   }
-  Attended attended = attend(kind, heads.q, heads.k, heads.v, context.mask, options);
-  attended.output = contiguous(reshape(attended.output, {n.b, n.s, n.q_dim}));
+  Attended attended = attend_heads(heads, context, n);
+  const Dim width{times(n.nh.size, attended.output.dim(3).size), latent ? Sym::none : n.q_dim.sym};
+  attended.output = contiguous(reshape(attended.output, {n.b, n.s, width}));
   attended.output = o.forward(attended.output);
   const Tape::Scope resid(hidden.tape(), "resid_dropout");
   attended.output = ledger::dropout(attended.output, dropout);

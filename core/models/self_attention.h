@@ -8,6 +8,7 @@
 
 #include "core/models/attention.h"
 #include "core/models/kv_cache.h"
+#include "core/models/latent_attention.h"
 #include "core/models/names.h"
 #include "core/models/norms.h"
 #include "core/models/rotary.h"
@@ -35,6 +36,12 @@ struct SelfAttention {
   Linear qkv;
   Linear o;
   std::optional<Norm> q_norm, k_norm;
+  Tensor sinks;                                         // [nh], gpt-oss
+  Tensor embed_positions;                               // fp32 [positions, rot], GPT-J: a buffer of every layer
+  bool l2_norm = false;                                 // of turned queries and keys
+  double temperature_floor = 0, temperature_scale = 0;  // of queries that are not turned, where above 0
+  double norm_eps = 1e-6;
+  std::optional<LatentProjections> latent;  // in place of q, k and v
   Attention kind = Attention::sdpa;
   std::size_t layer = 0;
   bool repeats_kv = false;  // transformers 4: keys and values at all query heads before the kernel
@@ -48,12 +55,14 @@ struct SelfAttention {
   std::pair<Tensor, Tensor> forward(const Tensor& hidden, const LayerContext& context, const DecoderDims& dims) const;
 
   struct Heads {
-    Tensor q, k, v;  // [b, n, s, d]
-    Tensor whole;    // the product that they are views of, a local variable of the framework's forward
+    Tensor q, k, v;                  // [b, n, s, d]
+    Tensor whole;                    // the product that they are views of, a local variable of the framework's forward
+    std::array<Tensor, 5> locals{};  // others of its local variables
   };
 
  private:
-  Heads project(const Tensor& hidden, const DecoderDims& dims) const;
+  Heads project(const Tensor& hidden, const Rotary& tables, const DecoderDims& dims) const;
+  Attended attend_heads(Heads& heads, const LayerContext& context, const DecoderDims& dims) const;
   Heads project_separately(const Tensor& hidden, const DecoderDims& dims) const;
   Heads project_sliced(const Tensor& hidden, const DecoderDims& dims) const;
   Heads project_conv(const Tensor& hidden, const DecoderDims& dims) const;

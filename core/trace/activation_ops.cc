@@ -1,7 +1,7 @@
 // activation_ops.cc - activation functions and layer normalisation, with their backward rules.
 //
-// Sources: tools/autograd/derivatives.yaml (gelu, relu, tanh, native_layer_norm); aten/src/ATen/native/cuda/
-// layer_norm_kernel.cu for the statistics' dtype.
+// Sources: tools/autograd/derivatives.yaml (gelu, relu, tanh, clamp, native_layer_norm); torch/csrc/autograd/
+// FunctionsManual.cpp (clamp_backward); aten/src/ATen/native/cuda/layer_norm_kernel.cu for the statistics' dtype.
 
 #include "core/trace/operators.h"
 #include "core/trace/strides.h"
@@ -37,6 +37,28 @@ void tanh_rule(Node& node, const Gradients& in, Gradients& out) {
 
 void sigmoid_rule(Node& node, const Gradients& in, Gradients& out) {
   from_saved(OpKind::sigmoid_backward, node, in, out);
+}
+
+// where(mask, grad, scalar_tensor(0)), the mask of two comparisons joined in place where both sides are cut.
+void clamp_rule(Node& node, const Gradients& in, Gradients& out) {
+  Tape& tape = *node.tape;
+  const Tensor self = tape.unpack(node, 0);
+  const Tensor cut = tape.empty(OpKind::outside, self.shape(), DType::boolean);
+  if (node.attr.i[0] != 0) bookkeeping(tape, self.shape(), DType::boolean);
+  tape.run(OpKind::outside, {&self}, {&cut}, node.attr);
+  const Tensor zero = bookkeeping(tape, Shape{}, in[0].dtype());
+  out[0] = masked_fill(in[0], cut, 0);
+}
+
+Tensor clamp_by(const Tensor& a, Attr attr) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(clamp_rule, {&a});
+  if (node != nullptr) node->attr = attr;
+  tape.save(node, a);
+  Tensor result = like(OpKind::clamp_max, a);
+  tape.run(OpKind::clamp_max, {&a}, {&result}, attr);
+  tape.attach(node, result);
+  return result;
 }
 
 // Functions whose derivative is written in terms of their result save that.
@@ -98,6 +120,14 @@ Tensor tanh(const Tensor& a) {
 
 Tensor sigmoid(const Tensor& a) {
   return saving_result(OpKind::sigmoid, a, sigmoid_rule);
+}
+
+Tensor clamp_max(const Tensor& a, double limit) {
+  return clamp_by(a, {limit, {}});
+}
+
+Tensor clamp(const Tensor& a, double limit) {
+  return clamp_by(a, {limit, {1, 0}});
 }
 
 Tensor layer_norm(const Tensor& input, const Tensor& master_weight, const Tensor& master_bias, double eps) {

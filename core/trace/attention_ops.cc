@@ -70,6 +70,12 @@ Tensor causal_mask(Tape& tape, const Shape& shape, std::uint64_t before, std::ui
   return mask;
 }
 
+Tensor chunked_mask(Tape& tape, const Shape& shape, std::uint64_t chunk) {
+  Tensor mask = tape.empty(OpKind::causal_mask, shape, DType::boolean);
+  tape.run(OpKind::causal_mask, {}, {&mask}, {0, {0, -static_cast<std::int64_t>(chunk)}});
+  return mask;
+}
+
 Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite) {
   Tensor result = mask.tape().empty(OpKind::additive_mask, mask.shape(), dtype);
   mask.tape().run(OpKind::additive_mask, {&mask}, {&result}, {infinite ? 1.0 : 0.0, {}});
@@ -88,8 +94,8 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   for (const Tensor* input : {&q, &k, &v})
     tape.save(node, *input);
   if (bias) tape.save(node, bias);
-  const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
-  Tensor out = transpose(tape.empty(OpKind::efficient_attention, {b, s, nh, d}, q.dtype()), 1, 2);
+  const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2);
+  Tensor out = transpose(tape.empty(OpKind::efficient_attention, {b, s, nh, v.dim(3)}, q.dtype()), 1, 2);
   const Dim aligned{round_up(s.size, 32), s.size % 32 == 0 ? s.sym : Sym::none};
   const Tensor logsumexp = tape.empty(OpKind::efficient_attention, {b, nh, aligned}, DType::f32);
   const Tensor seed = tape.empty(OpKind::efficient_attention, Shape{}, DType::i64);

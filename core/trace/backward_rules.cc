@@ -297,9 +297,10 @@ void efficient_attention(Node& node, const Gradients& in, Gradients& out) {
   std::array<Tensor, 6> saved;
   for (std::size_t i = 0; i < 5 + bias; ++i)
     saved[i] = tape.unpack(node, i);
-  const Dim b = saved[0].dim(0), nh = saved[0].dim(1), s = saved[0].dim(2), d = saved[0].dim(3);
+  const Dim b = saved[0].dim(0), nh = saved[0].dim(1), s = saved[0].dim(2);
   for (std::size_t i = 0; i < 3; ++i) {
-    out[i] = ledger::transpose(tape.empty(OpKind::efficient_attention_backward, {b, s, nh, d}, saved[i].dtype()), 1, 2);
+    const Shape shape{b, s, nh, saved[i].dim(3)};
+    out[i] = ledger::transpose(tape.empty(OpKind::efficient_attention_backward, shape, saved[i].dtype()), 1, 2);
   }
   const Tensor delta = tape.scratch({b, nh, s}, DType::f32);
   const std::array<const Tensor*, 7> inputs = {&in[0],           &saved[0],        &saved[1], &saved[2],

@@ -149,8 +149,12 @@ Tensor reciprocal(const Tensor& a) {
   return unary(OpKind::reciprocal, a, a.dtype());
 }
 
-Tensor clamp_max(const Tensor& a, double limit) {
-  return unary(OpKind::clamp_max, a, a.dtype(), {limit, {}});
+Tensor floor(const Tensor& a) {
+  return unary(OpKind::floor, a, a.dtype());
+}
+
+Tensor log1p(const Tensor& a) {
+  return unary(OpKind::log1p, a, a.dtype());
 }
 
 Tensor cos(const Tensor& a) {
@@ -264,8 +268,12 @@ Shape with_dim(const Shape& shape, int at, Dim dim) {
 
 }  // namespace
 
-Tensor cat(const Tensor& a, const Tensor& b, int dim, Sym joined) {
-  Tape& tape = a.tape();
+// Autocast first brings both to the wider dtype (its list "promote").
+Tensor cat(const Tensor& left, const Tensor& right, int dim, Sym joined) {
+  Tape& tape = left.tape();
+  const DType dtype = promote(left.dtype(), right.dtype());
+  const Tensor a = tape.autocast_enabled() ? to(left, dtype) : left;
+  const Tensor b = tape.autocast_enabled() ? to(right, dtype) : right;
   const int at = dim < 0 ? dim + a.rank() : dim;
   Node* node = tape.node(backward::cat, {&a, &b});
   const Dim first = a.dim(at), second = b.dim(at);
@@ -273,7 +281,7 @@ Tensor cat(const Tensor& a, const Tensor& b, int dim, Sym joined) {
   const Shape shape = with_dim(a.shape(), at, {plus(first.size, second.size), halves ? Sym::d : joined});
   const Attr attr{0, {at, static_cast<std::int64_t>(a.dim(at).size)}};
   if (node != nullptr) node->attr = attr;
-  Tensor result = tape.empty(OpKind::cat, shape, a.dtype());
+  Tensor result = tape.empty(OpKind::cat, shape, dtype);
   tape.run(OpKind::cat, {&a, &b}, {&result}, attr);
   tape.attach(node, result);
   return result;
@@ -323,11 +331,22 @@ Tensor cumsum_last(const Tensor& a) {
   return result;
 }
 
+namespace {
+
+// constant_pad_nd_backward: what was padded is cut off, and the rest cloned.
+void pad_rule(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = contiguous(slice(in[0], -1, 0, node.input_shape.last()));
+}
+
+}  // namespace
+
 Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value) {
+  Node* node = a.tape().node(pad_rule, {&a});
   Shape shape = a.shape();
   shape.set_last(padded);
   Tensor result = a.tape().empty(OpKind::pad_right, shape, a.dtype());
   a.tape().run(OpKind::pad_right, {&a}, {&result}, {0, {value, 0}});
+  a.tape().attach(node, result);
   return result;
 }
 

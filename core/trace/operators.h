@@ -27,7 +27,8 @@ Tensor alias(const Tensor& x);
 // `count` views of `length` each, side by side along `dim`: one node, whose backward joins the gradients.
 using Parts = std::array<Tensor, 3>;
 Parts split(const Tensor& x, int dim, Dim length, std::size_t count);
-Tensor contiguous(const Tensor& x);  // itself when it already is
+Parts split(const Tensor& x, int dim, Dim first, Dim second);  // in two of these lengths
+Tensor contiguous(const Tensor& x);                            // itself when it already is
 
 // --- element-wise
 // ------------------------------------------------------------------------------------------------------------
@@ -45,10 +46,13 @@ Tensor rsub(const Tensor& a, double b);  // b - a, only without grad
 Tensor neg(const Tensor& a);
 Tensor pow(const Tensor& a, double exponent);
 Tensor rsqrt(const Tensor& a);
-Tensor reciprocal(const Tensor& a);               // only without grad
-Tensor clamp_max(const Tensor& a, double limit);  // only without grad
-Tensor cos(const Tensor& a);                      // only without grad
-Tensor sin(const Tensor& a);                      // only without grad
+Tensor reciprocal(const Tensor& a);  // only without grad
+Tensor floor(const Tensor& a);       // only without grad
+Tensor log1p(const Tensor& a);       // only without grad
+Tensor clamp_max(const Tensor& a, double limit);
+Tensor clamp(const Tensor& a, double limit);  // to -limit..limit
+Tensor cos(const Tensor& a);                  // only without grad
+Tensor sin(const Tensor& a);                  // only without grad
 Tensor silu(const Tensor& a);
 Tensor silu_backward(const Tensor& gradient, const Tensor& a);
 Tensor gelu(const Tensor& a, bool tanh_approximation);
@@ -57,6 +61,11 @@ Tensor tanh(const Tensor& a);
 Tensor sigmoid(const Tensor& a);
 Tensor to(const Tensor& a, DType dtype);  // itself when it already is of that dtype
 Tensor clone(const Tensor& a);            // keeps dense strides
+
+// --- complex numbers, as pairs of fp32 along the last dimension (complex_ops.cc)
+// --------------------------------------------------------------------------------------
+Tensor polar(const Tensor& angles);                    // [.., n] -> [.., 2n], only without grad
+Tensor complex_mul(const Tensor& a, const Tensor& b);  // b needs no gradient and broadcasts
 
 // --- creation
 // ----------------------------------------------------------------------------------------------------------------
@@ -80,10 +89,10 @@ Tensor cat(const Tensor& a, const Tensor& b, const Tensor& c, int dim, Sym joine
 Tensor cat(std::span<const Tensor> parts, int dim, Dim joined);                      // only without grad
 Tensor argmax_last(const Tensor& a);                                                 // only without grad
 Tensor cumsum_last(const Tensor& a);                                                 // only without grad
-Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value);                   // only without grad
-Tensor stack(std::span<const Tensor> scalars, Sym sym);                              // only without grad
-Tensor vector_norm(const Tensor& a);                                                 // only without grad
-Tensor row_norm(const Tensor& a);                                                    // [m, n] -> [m], only without grad
+Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value);
+Tensor stack(std::span<const Tensor> scalars, Sym sym);  // only without grad
+Tensor vector_norm(const Tensor& a);                     // only without grad
+Tensor row_norm(const Tensor& a);                        // [m, n] -> [m], only without grad
 Tensor eye(Tape& tape, Dim n, DType dtype);
 
 // --- matrices
@@ -120,7 +129,8 @@ Tensor safe_softmax(const Tensor& a);
 Tensor dropout(const Tensor& a, double p);  // native_dropout in training mode; itself when p is 0
 // Boolean [.., s, keys]: of the keys, `before` come before the queries' own; 0 for no window.
 Tensor causal_mask(Tape& tape, const Shape& shape, std::uint64_t before = 0, std::uint64_t window = 0);
-Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);  // only without grad
+Tensor chunked_mask(Tape& tape, const Shape& shape, std::uint64_t chunk);  // causal within chunks
+Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);      // only without grad
 // Memory-efficient attention, causal, as many key/value heads as query heads. Source: attention.cu.
 // With a `bias` on the scores it is the bias that hides keys; only without grad.
 Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0,
@@ -138,7 +148,14 @@ Tensor cudnn_attention(const Tensor& q, const Tensor& k, const Tensor& v, double
 struct TopK {
   Tensor values, places;  // [T, k]; int64
 };
-TopK topk(const Tensor& a, Dim k);  // over the last dimension of [T, E]
+TopK topk(const Tensor& a, Dim k);  // over the last dimension
+TopK max_last(const Tensor& a);     // over the last dimension, kept with size 1
+// By places int64 [T, k] of the rows of [T, E]; scatter_value() works in place and only without grad.
+Tensor gather(const Tensor& a, const Tensor& places);
+void scatter_value(const Tensor& a, const Tensor& places, double value);
+Tensor scatter_inplace(const Tensor& a, const Tensor& places, const Tensor& source);  // gradients to the source only
+Tensor logical_not(const Tensor& a);
+Tensor masked_fill(const Tensor& a, const Tensor& mask, double value);
 struct Sorted {
   Tensor values, places;  // int64
 };

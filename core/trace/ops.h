@@ -19,6 +19,7 @@ namespace ledger {
   X(load_parameter, "param")            /* out0 = parameter number a.i[0] of Trace::parameters, initialised by its name */ \
   X(load_buffer, "buffer")              /* out0 = rotary inverse frequencies, fp32 [d/2]: theta^(-2i/d), theta = a.x, scaled as Trace::rope says unless a.i[0] = 1 */ \
   X(load_constant, "buffer")            /* out0 = a.x, a scalar */ \
+  X(sinusoids, "buffer")                /* out0[p,j] fp32 [P,n]: the sine of p f_j for j < n/2, then the cosine; f_j = 10000^(-2 j / n) */ \
   X(alibi_slopes, "pow.Scalar")         /* out0[n] fp32: the slopes of ALiBi for n heads, 2^(-8 i / n) where n is a power of two, else those of the next lower one and every other one of the next higher */ \
   X(load_tokens, "input")               /* out0 = token ids, int64 [b,s] */ \
   X(load_values, "input")               /* out0 = input features of a plain stack, uniform in [-1,1) */ \
@@ -54,9 +55,14 @@ namespace ledger {
   X(pow_scalar, "pow.Tensor_Scalar")    /* out0 = in0 ^ a.x */ \
   X(rsqrt, "rsqrt")                     /* out0 = 1 / sqrt(in0) */ \
   X(reciprocal, "reciprocal")           /* out0 = 1 / in0 */ \
-  X(clamp_max, "clamp")                 /* out0 = min(in0, a.x) */ \
+  X(clamp_max, "clamp")                 /* out0 = min(in0, a.x); where a.i[0] = 1 no less than -a.x */ \
+  X(outside, "le.Scalar")               /* out0 = in0 > a.x, where a.i[0] = 1 also in0 < -a.x; boolean: what clamp cut off */ \
   X(cos, "cos")                         /* out0 = cos(in0) */ \
   X(sin, "sin")                         /* out0 = sin(in0) */ \
+  X(floor, "floor")                     /* out0 = in0 rounded down */ \
+  X(log1p, "log1p")                     /* out0 = log(1 + in0) */ \
+  X(polar, "polar")                     /* in0[..,n] angles; out0[..,2n]: the cosine and sine of each side by side, a complex number */ \
+  X(complex_mul, "mul.Tensor")          /* out0 = in0 * in1, complex numbers as pairs along the last dimension; a.i[0] = 1: times the conjugate of in1 */ \
   X(silu, "silu")                       /* out0 = in0 * sigmoid(in0) */ \
   X(sub, "sub.Tensor")                  /* out0 = in0 - in1 */ \
   X(div, "div.Tensor")                  /* out0 = in0 / in1 */ \
@@ -92,7 +98,7 @@ namespace ledger {
   /* softmax and attention pieces */ \
   X(softmax, "_softmax")                /* out0 = softmax of in0 over the last dimension; rows that are wholly -inf become NaN (safe softmax clears them with zero_masked_rows) */ \
   X(softmax_backward, "_softmax_backward_data") /* out0 = in1 * (in0 - sum(in0 * in1)) per row; in0 gradient, in1 softmax */ \
-  X(causal_mask, "tril")                /* out0[..,i,j] = j <= i + a.i[0], and with a window a.i[1] > 0 also j > i + a.i[0] - a.i[1]; boolean */ \
+  X(causal_mask, "tril")                /* out0[..,i,j] = j <= i + a.i[0], and with a window a.i[1] > 0 also j > i + a.i[0] - a.i[1], with chunks of -a.i[1] > 0 only where both lie in one; boolean */ \
   X(additive_mask, "where.self")        /* out0 = 0 where in0 holds, else the lowest finite number of out0's dtype (a.x = 0) or -inf (a.x = 1) */ \
   X(is_masked, "eq.Scalar")             /* out0 = in0 == -inf, boolean */ \
   X(all, "all.dim")                     /* out0[..,1] = every element of in0 along the last dimension holds, boolean */ \
@@ -108,6 +114,12 @@ namespace ledger {
   X(index_rows_backward, "index_put_")  /* out0 = 0; out0[in1[i],...] += in0[i,...] */ \
   /* routing tokens to experts */ \
   X(topk, "topk")                       /* out0[T,k] = the k = a.i[0] largest of each row of in0[T,E], largest first and of equals the first; out1 int64 = their places */ \
+  X(max_last, "max.dim")                /* in0[T,E]; out0[T,1] = the largest of each row, the first of equals; out1 int64 = its place */ \
+  X(gather, "gather")                   /* out0[t,j] = in0[t,in1[t,j]]; in1 int64 [T,k], no place twice in a row */ \
+  X(gather_backward, "scatter_add")     /* as topk_backward */ \
+  X(scatter_source, "scatter_.src")     /* out0[t,in1[t,j]] = in0[t,j], in place; in1 int64 [T,k], no place twice in a row */ \
+  X(scatter_value, "scatter_.value")    /* in0 int64 [T,k]; out0[t,in0[t,j]] = a.x, in place */ \
+  X(logical_not, "bitwise_not")         /* out0 = not in0; boolean */ \
   X(topk_backward, "scatter")           /* in0 gradient [T,k], in1 = topk's places; out0[T,E] = 0; out0[t,in1[t,j]] = in0[t,j] */ \
   X(sort, "sort")                       /* in0[n] int64; out0 = in0 ascending, out1 int64 = where each stood; stable */ \
   X(floor_divide, "floor_divide")       /* out0 = in0 / a.i[0], rounded down; int64 */ \
@@ -128,7 +140,7 @@ namespace ledger {
   /* attention, causal, scale a.x or, where that is 0, 1/sqrt(d); a.i[0] = dropout of the probabilities times 2^32: q[b,nh,s,d], k and v[b,nkv,c,d], query head i uses key/value head i*nkv/nh; of c >= s keys the last s belong to the queries: query i sees the first c - s + i + 1 */ \
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
-  X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written. With in3 = bias [b,1,s,c], added to the scores, nothing is causal but by it */ \
+  X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads, v of a width d of its own; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written. With in3 = bias [b,1,s,c], added to the scores, nothing is causal but by it */ \
   X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward; with in6 = bias as forward */ \
   X(cudnn_attention, "_scaled_dot_product_cudnn_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2, out3: random state, not written */ \
   X(cudnn_attention_backward, "_scaled_dot_product_cudnn_attention_backward") /* as flash_attention_backward */ \

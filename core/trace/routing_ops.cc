@@ -1,7 +1,8 @@
 // routing_ops.cc - choosing experts for tokens, sorting tokens by expert, and products group by group.
 //
-// Sources: tools/autograd/derivatives.yaml (topk, div_, masked_fill_, sum, _grouped_mm); torch/csrc/autograd/
-// FunctionsManual.cpp (value_selecting_reduction_backward, _grouped_mm_mat1_backward, _grouped_mm_mat2_backward).
+// Sources: tools/autograd/derivatives.yaml (topk, max, gather, div_, masked_fill_, sum, _grouped_mm); torch/csrc/
+// autograd/FunctionsManual.cpp (value_selecting_reduction_backward, gather_backward, _grouped_mm_mat1_backward,
+// _grouped_mm_mat2_backward).
 
 #include <utility>
 
@@ -27,11 +28,52 @@ Tensor made(OpKind op, const Tensor& a, const Shape& shape, DType dtype, Attr at
   return result;
 }
 
+// All dimensions but the last as one: kernels see a matrix.
+Tensor as_rows(const Tensor& a) {
+  const Dim width = a.dim(-1);
+  const Shape shape{{a.shape().numel() / width.size, Sym::none}, width};
+  return a.tape().view_of(a, shape, *view_strides(a, shape), 0);
+}
+
+// Zeros, and the gradient in its places: in place for plain tensors, out of place for tensor subclasses.
+Tensor put_back(OpKind op, Node& node, const Tensor& gradient) {
+  Tape& tape = *node.tape;
+  const Tensor places = tape.unpack(node, 0);
+  Tensor zero;
+  if (!tape.plain_tensors()) zero = zeros(tape, node.input_shape, gradient.dtype());
+  Tensor result = tape.empty(op, node.input_shape, gradient.dtype());
+  const Tensor from = as_rows(gradient), at = as_rows(places), to = as_rows(result);
+  tape.run(op, {&from, &at}, {&to});
+  return result;
+}
+
 void topk_rule(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = put_back(OpKind::topk_backward, node, in[0]);
+}
+
+void gather_rule(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = put_back(OpKind::gather_backward, node, in[0]);
+}
+
+void scatter_rule(Node& node, const Gradients& in, Gradients& out) {
   const Tensor places = node.tape->unpack(node, 0);
-  Tensor gradient = node.tape->empty(OpKind::topk_backward, node.input_shape, in[0].dtype());
-  node.tape->run(OpKind::topk_backward, {&in[0], &places}, {&gradient});
+  const Tensor gradient = node.tape->empty(OpKind::gather, places.shape(), in[0].dtype());
+  node.tape->run(OpKind::gather, {&in[0], &places}, {&gradient});
   out[0] = gradient;
+}
+
+// The largest of each row of `a`, and where they are.
+TopK largest(OpKind op, const Tensor& a, Dim k) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(topk_rule, {&a});
+  Shape shape = a.shape();
+  shape.set_last(k);
+  TopK result{tape.empty(op, shape, a.dtype()), tape.empty(op, shape, DType::i64)};
+  const Tensor from = as_rows(a), values = as_rows(result.values), places = as_rows(result.places);
+  tape.run(op, {&from}, {&values, &places}, {0, {static_cast<std::int64_t>(k.size), 0}});
+  tape.save(node, result.places);
+  tape.attach(node, result.values);
+  return result;
 }
 
 void masked_fill_rule(Node& node, const Gradients& in, Gradients& out) {
@@ -102,14 +144,48 @@ Tensor add_onto(const Tensor& a, const Tensor& b) {
 }
 
 TopK topk(const Tensor& a, Dim k) {
+  return largest(OpKind::topk, a, k);
+}
+
+TopK max_last(const Tensor& a) {
+  return largest(OpKind::max_last, a, {1, Sym::none});
+}
+
+Tensor gather(const Tensor& a, const Tensor& places) {
   Tape& tape = a.tape();
-  Node* node = tape.node(topk_rule, {&a});
-  Shape shape = a.shape();
-  shape.set_last(k);
-  TopK result{tape.empty(OpKind::topk, shape, a.dtype()), tape.empty(OpKind::topk, shape, DType::i64)};
-  tape.run(OpKind::topk, {&a}, {&result.values, &result.places}, {0, {static_cast<std::int64_t>(k.size), 0}});
-  tape.save(node, result.places);
-  tape.attach(node, result.values);
+  Node* node = tape.node(gather_rule, {&a});
+  tape.save(node, places);
+  Tensor result = tape.empty(OpKind::gather, places.shape(), a.dtype());
+  tape.run(OpKind::gather, {&a, &places}, {&result});
+  tape.attach(node, result);
+  return result;
+}
+
+void scatter_value(const Tensor& a, const Tensor& places, double value) {
+  a.tape().run(OpKind::scatter_value, {&places}, {&a}, {value, {}});
+}
+
+Tensor scatter_inplace(const Tensor& a, const Tensor& places, const Tensor& source) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(scatter_rule, {&source});
+  tape.save(node, places);
+  Tensor result = tape.detach(a);
+  tape.run(OpKind::scatter_source, {&source, &places}, {&result});
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor logical_not(const Tensor& a) {
+  return made(OpKind::logical_not, a, a.shape(), DType::boolean);
+}
+
+Tensor masked_fill(const Tensor& a, const Tensor& mask, double value) {
+  Tape& tape = a.tape();
+  Node* node = tape.node(masked_fill_rule, {&a});
+  tape.save(node, mask);
+  Tensor result = tape.empty(OpKind::masked_fill, a.shape(), a.dtype());
+  tape.run(OpKind::masked_fill, {&a, &mask}, {&result}, {value, {}});
+  tape.attach(node, result);
   return result;
 }
 

@@ -125,6 +125,9 @@ class Tape {
   Tensor autocast_low(const Tensor& tensor);
   Tensor autocast_fp32(const Tensor& tensor);
 
+  // Plain CUDA tensors; else tensor subclasses, for which PyTorch writes some gradients out of place.
+  bool plain_tensors() const { return options_.accumulate_in_place; }
+
   // dtype in which layer norm keeps the statistics of an input of `dtype`.
   DType statistics_dtype(DType dtype) const {
     return options_.cpu_statistics || dtype == DType::f64 ? dtype : DType::f32;

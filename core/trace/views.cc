@@ -94,20 +94,35 @@ Tensor alias(const Tensor& x) {
   return viewed(x, x.shape(), x.impl()->strides, 0, backward::pass);
 }
 
-Parts split(const Tensor& x, int dim, Dim length, std::size_t count) {
+namespace {
+
+Parts split(const Tensor& x, int dim, std::span<const Dim> lengths) {
   Tape& tape = x.tape();
   const std::size_t i = index_of(x, dim);
   Node* node = tape.node(backward::split, {&x});
-  if (node != nullptr) node->attr.i = {static_cast<std::int64_t>(i), static_cast<std::int64_t>(count)};
+  if (node != nullptr) node->attr.i = {static_cast<std::int64_t>(i), static_cast<std::int64_t>(lengths.size())};
   Shape shape = x.shape();
-  shape.set(i, length);
   Parts parts;
-  for (std::size_t part = 0; part < count; ++part) {
-    const std::uint64_t offset = part * length.size * static_cast<std::uint64_t>(x.impl()->strides[i]);
-    parts[part] = tape.view_of(x, shape, x.impl()->strides, offset);
+  std::uint64_t start = 0;
+  for (std::size_t part = 0; part < lengths.size(); ++part) {
+    shape.set(i, lengths[part]);
+    parts[part] = tape.view_of(x, shape, x.impl()->strides, start * static_cast<std::uint64_t>(x.impl()->strides[i]));
     tape.attach(node, parts[part]);
+    start += lengths[part].size;
   }
   return parts;
+}
+
+}  // namespace
+
+Parts split(const Tensor& x, int dim, Dim length, std::size_t count) {
+  const std::array<Dim, 3> lengths{length, length, length};
+  return split(x, dim, std::span(lengths).first(count));
+}
+
+Parts split(const Tensor& x, int dim, Dim first, Dim second) {
+  const std::array<Dim, 2> lengths{first, second};
+  return split(x, dim, std::span<const Dim>(lengths));
 }
 
 Tensor contiguous(const Tensor& x) {

@@ -59,6 +59,21 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) {
        return c.architecture == Architecture::plain && r.method != Method::full;
      }},
+    {"targets", "router_takes_no_adapter",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool router = c.style.routing == Routing::every_expert && c.moe.experts != 0;
+       const ExpertTargets* e = expert_targets(c);
+       const bool refused = router || (e != nullptr && e->router[0] == '\0');
+       return refused && r.method != Method::full &&
+              (targets(r, "all-linear") || targets(r, router ? "router" : "gate"));
+     }},
+    // DeepSeek V2's router is a linear layer whose weight the model takes itself: bitsandbytes would have packed it.
+    // Llama 4's is a kind of linear layer, in whose place bitsandbytes would put one that returns no scores.
+    {"method", "router_cannot_be_quantised",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool linear = c.style.routing == Routing::grouped_softmax || c.style.routing == Routing::every_expert;
+       return c.moe.experts != 0 && linear && (r.method == Method::qlora || r.weights == Weights::int8);
+     }},
     {"targets", "target_names_no_module", names_no_module},
     {"targets", "expert_targets_go_together",
      [](const ModelConfig& c, const Recipe& r) {
@@ -69,11 +84,13 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) { return r.dora && adapts_experts(c, r); }},
     {"lora_dropout", "expert_adapters_are_plain",
      [](const ModelConfig& c, const Recipe& r) { return r.lora_dropout != 0 && adapts_experts(c, r); }},
-    // BLOOM's classes know the written-out attention only; Falcon's own of it is not built.
+    // BLOOM's classes know the written-out attention only, gpt-oss's and GPT-J's beside it flash kernels called in ways
+    // of their own; Falcon's written-out attention is not built.
     {"attention", "family_attention_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       if (c.style.position == Position::alibi)
-         return r.attention != Attention::sdpa && r.attention != Attention::eager;
+       if (writes_attention_out(c)) return r.attention != Attention::sdpa && r.attention != Attention::eager;
+       // No public limits of cuDNN's graph say what it does with values narrower than queries.
+       if (c.style.projections == Projections::latent && r.attention == Attention::cudnn) return true;
        return c.style.projections == Projections::falcon && r.attention == Attention::eager;
      }},
     {"checkpointing", "selective_experts_not_modelled",
@@ -82,7 +99,8 @@ constexpr Refusal kRefusals[] = {
      }},
     {"seq", "seq_beyond_positions",
      [](const ModelConfig& c, const Recipe& r) {
-       return c.style.position == Position::learned && r.seq > c.max_position_embeddings;
+       const bool stored = c.style.position == Position::learned || c.style.position == Position::table;
+       return stored && r.seq > c.max_position_embeddings;
      }},
     {"dora", "dora_needs_an_adapter",
      [](const ModelConfig&, const Recipe& r) { return r.dora && r.method == Method::full; }},
@@ -108,6 +126,15 @@ constexpr Refusal kRefusals[] = {
        // values.
        const bool forced = r.attention == Attention::math || r.attention == Attention::cudnn;
        return takes_window_mask(c, r) && (forced || (r.stack == Stack::hf_4 && r.attention == Attention::sdpa));
+     }},
+    {"attention", "flash_has_no_chunks",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.attention_chunk != 0 && r.attention == Attention::flash && r.seq > c.attention_chunk;
+     }},
+    {"attention", "sliding_window_mask_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool forced = r.attention == Attention::math || r.attention == Attention::cudnn;
+       return c.attention_chunk != 0 && forced && r.seq >= c.attention_chunk;
      }},
     {"loss", "plain_stack_has_a_loss_of_its_own",
      [](const ModelConfig& c, const Recipe& r) {

@@ -1,5 +1,6 @@
 // attention.cc - causal attention forward, by tiles of queries and keys with an online softmax (Milakov, Gimelshein
 // 2018; FlashAttention, Dao et al. 2022, algorithm 1).
+#include <algorithm>
 #include <cmath>
 
 #include "probe/device/attention_head.h"
@@ -10,8 +11,8 @@ namespace ledger::LEDGER_DEVICE {
 const char* attention_refusal(const Call& call, std::size_t first, std::size_t bias) {
   const Operand &q = call.in[first], &k = call.in[first + 1], &v = call.in[first + 2];
   const bool match = q.rank == 4 && k.rank == 4 && v.rank == 4 && q.sizes[2] <= k.sizes[2] &&
-                     q.sizes[3] == k.sizes[3] && k.sizes == v.sizes && k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0 &&
-                     q.dtype == k.dtype && q.dtype == v.dtype;
+                     q.sizes[3] == k.sizes[3] && std::equal(k.sizes.begin(), k.sizes.begin() + 3, v.sizes.begin()) &&
+                     k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0 && q.dtype == k.dtype && q.dtype == v.dtype;
   const bool biased = call.in.size() > bias;
   if (!match || (biased && q.sizes[1] != k.sizes[1])) {
     return "queries, keys and values have shapes that do not go together";
@@ -61,7 +62,7 @@ struct Attend {
             for (unsigned j = 0; j < kSide; ++j)
               output[lane][t].v[i][j] *= factor[tile_row(lane, i)];
       });
-      add_whole<kTiles>(team, memory, output, all.width,
+      add_whole<kTiles>(team, memory, output, all.value_width,
                         [&](std::uint64_t k, std::uint64_t column) { return x.v.get(key + k, column); });
     }
     finish(team, memory, output, batch, head, first);
@@ -110,7 +111,7 @@ void attend(Call& call) {
   const Operand* bias = call.in.size() > 3 ? &call.in[3] : nullptr;
   const Heads all(call.in[0], call.in[1], call.in[2], bias, call.attr.x);
   const std::uint64_t tiles = divide_up(all.queries, kTile);
-  by_width(call, all.width, [&]<unsigned kTiles>(std::integral_constant<unsigned, kTiles>) {
+  by_width(call, all.widest(), [&]<unsigned kTiles>(std::integral_constant<unsigned, kTiles>) {
     for_teams(call, tiles * all.batches * all.heads, Attend<C, kTiles>{all, call.out[0], call.out[1], tiles},
               sizeof(TileMemory<C>));
   });

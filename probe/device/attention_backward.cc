@@ -24,7 +24,7 @@ LEDGER_DEVICE_ONLY inline void load_rows(Team& team, TileMemory<C>& memory, cons
   team.each([&](unsigned lane) {
     if (lane >= kTile) return;
     C inner = 0;
-    for (std::uint64_t i = 0; i < all.width; ++i)
+    for (std::uint64_t i = 0; i < all.value_width; ++i)
       inner += gradient.get(first + lane, i) * out.get(first + lane, i);
     memory.row[1][lane] = inner;
     if (first + lane >= all.queries) return;
@@ -142,7 +142,7 @@ struct KeyGradient {
         visit(p[lane], lane,
               [&](unsigned row, unsigned column, C value) { memory.whole[row * kPitch + column] = value; });
       });
-      add_whole<kTiles>(team, memory, to_v, all.width,
+      add_whole<kTiles>(team, memory, to_v, all.value_width,
                         [&](std::uint64_t k, std::uint64_t column) { return gradient.get(query + k, column); });
       team.each([&](unsigned lane) {
         visit(ds[lane], lane,
@@ -160,7 +160,7 @@ void backward(Call& call) {
   const Heads all(in[1], in[2], in[3], in.size() > 6 ? &in[6] : nullptr, call.attr.x);
   const BackwardOperands operands{in[0], in[4], in[5]};
   const std::uint64_t query_tiles = divide_up(all.queries, kTile), key_tiles = divide_up(all.keys, kTile);
-  by_width(call, all.width, [&]<unsigned kTiles>(std::integral_constant<unsigned, kTiles>) {
+  by_width(call, all.widest(), [&]<unsigned kTiles>(std::integral_constant<unsigned, kTiles>) {
     for_teams(call, query_tiles * all.batches * all.heads,
               QueryGradient<C, kTiles>{all, operands, call.out[0], query_tiles}, sizeof(TileMemory<C>));
     for_teams(call, key_tiles * all.batches * all.kv_heads,

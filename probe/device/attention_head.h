@@ -12,7 +12,7 @@ struct Heads {
   Operand q, k, v, bias;  // bias.data is null without one
   std::uint64_t element = 2, bias_element = 2;
   double scale;
-  std::uint64_t batches, heads, kv_heads, queries, keys, width;  // width: of a head
+  std::uint64_t batches, heads, kv_heads, queries, keys, width, value_width;  // widths: of a head
 
   Heads(const Operand& of_q, const Operand& of_k, const Operand& of_v, const Operand* of_bias, double factor)
       : q(of_q), k(of_k), v(of_v), element(element_bytes(q.dtype)) {
@@ -26,8 +26,10 @@ struct Heads {
     queries = q.sizes[2];
     keys = k.sizes[2];
     width = q.sizes[3];
+    value_width = v.sizes[3];
     scale = factor != 0 ? factor : 1 / std::sqrt(static_cast<double>(width));
   }
+  std::uint64_t widest() const { return width < value_width ? value_width : width; }
   LEDGER_DEVICE_ONLY std::uint64_t kv_head(std::uint64_t head) const { return head * kv_heads / heads; }
   // Keys that query i sees: all of earlier tokens, and its own with those before it.
   LEDGER_DEVICE_ONLY std::uint64_t visible(std::uint64_t query) const {

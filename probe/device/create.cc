@@ -6,6 +6,7 @@
 #include "probe/initial_values.h"
 #include "probe/math/alibi.h"
 #include "probe/math/rotary.h"
+#include "probe/math/sinusoids.h"
 
 namespace ledger::LEDGER_DEVICE {
 namespace {
@@ -42,10 +43,13 @@ struct Diagonal {
 };
 
 struct Causal {
-  std::uint64_t keys, queries, before, window;
+  std::uint64_t keys, queries, before;
+  std::int64_t reach;  // a window, or chunks of this size where below 0
   LEDGER_DEVICE_ONLY float operator()(std::uint64_t i) const {
     const std::uint64_t key = i % keys, query = i / keys % queries + before;
-    return key <= query && (window == 0 || key + window > query) ? 1.0f : 0.0f;
+    const auto size = static_cast<std::uint64_t>(reach < 0 ? -reach : reach);
+    const bool near = reach == 0 || (reach > 0 ? key + size > query : key / size == query / size);
+    return key <= query && near ? 1.0f : 0.0f;
   }
 };
 
@@ -68,6 +72,10 @@ void load_buffer(Call& call) {
   generate<float>(call, call.out[0],
                   math::InverseFrequency{call.attr.x, static_cast<float>(dim),
                                          call.attr.i[0] != 0 ? math::RopeRule{} : math::rope_rule(call.trace.rope)});
+}
+
+void sinusoids(Call& call) {
+  generate<float>(call, call.out[0], math::Sinusoid{call.out[0].last_size()});
 }
 
 void alibi_slopes(Call& call) {
@@ -115,7 +123,7 @@ void causal_mask(Call& call) {
   const Operand& out = call.out[0];
   generate<float>(call, out,
                   Causal{out.sizes[out.rank - 1u], out.sizes[out.rank - 2u], static_cast<std::uint64_t>(call.attr.i[0]),
-                         static_cast<std::uint64_t>(call.attr.i[1])});
+                         call.attr.i[1]});
 }
 
 void nothing(Call&) {}

@@ -30,7 +30,7 @@ struct Unary {
   Strips<2> strips;  // result, operand
   OpKind op;
   double scalar;
-  bool approximate;
+  bool variant;  // as the operator's a.i[0] has it
 
   LEDGER_DEVICE_ONLY void operator()(std::uint64_t strip) const {
     const auto p = strips.place(strip);
@@ -62,7 +62,15 @@ struct Unary {
       case OpKind::reciprocal:
         return map_strip(x, math::Reciprocal{});
       case OpKind::clamp_max:
-        return map_strip(x, math::ClampMax{scalar});
+        return variant ? map_strip(x, math::Clamp{scalar}) : map_strip(x, math::ClampMax{scalar});
+      case OpKind::outside:
+        return variant ? map_strip(x, math::Outside{scalar}) : map_strip(x, math::Above{scalar});
+      case OpKind::logical_not:
+        return map_strip(x, math::RsubScalar{1});
+      case OpKind::floor:
+        return map_strip(x, math::Floor{});
+      case OpKind::log1p:
+        return map_strip(x, math::Log1p{});
       case OpKind::cos:
         return map_strip(x, math::Cos{});
       case OpKind::sin:
@@ -70,7 +78,7 @@ struct Unary {
       case OpKind::silu:
         return map_strip(x, math::Silu{});
       case OpKind::gelu:
-        return approximate ? map_strip(x, math::GeluTanh{}) : map_strip(x, math::GeluErf{});
+        return variant ? map_strip(x, math::GeluTanh{}) : map_strip(x, math::GeluErf{});
       case OpKind::relu:
         return map_strip(x, math::Relu{});
       case OpKind::sigmoid:
@@ -90,7 +98,7 @@ struct Binary {
   Strips<3> strips;  // result, operands
   OpKind op;
   double scalar;
-  bool approximate;
+  bool variant;
 
   LEDGER_DEVICE_ONLY void operator()(std::uint64_t strip) const {
     const auto p = strips.place(strip);
@@ -114,7 +122,7 @@ struct Binary {
       case OpKind::silu_backward:
         return map_strip(x, y, math::SiluBackward{});
       case OpKind::gelu_backward:
-        return approximate ? map_strip(x, y, math::GeluTanhBackward{}) : map_strip(x, y, math::GeluErfBackward{});
+        return variant ? map_strip(x, y, math::GeluTanhBackward{}) : map_strip(x, y, math::GeluErfBackward{});
       case OpKind::threshold_backward:
         return map_strip(x, y, math::ThresholdBackward{});
       case OpKind::tanh_backward:
@@ -146,11 +154,11 @@ template <template <class> class Kernel, std::size_t N>
 void map(Call& call, const std::array<Operand, N>& operands) {
   if (!all_broadcast(call, N - 1)) return;
   const Strips<N> strips(call.out[0], operands);
-  const bool approximate = call.attr.i[0] != 0;
+  const bool variant = call.attr.i[0] != 0;
   if (needs_double(call)) {
-    for_elements(call, strips.count(), Kernel<double>{strips, call.run.op, call.attr.x, approximate});
+    for_elements(call, strips.count(), Kernel<double>{strips, call.run.op, call.attr.x, variant});
   } else {
-    for_elements(call, strips.count(), Kernel<float>{strips, call.run.op, call.attr.x, approximate});
+    for_elements(call, strips.count(), Kernel<float>{strips, call.run.op, call.attr.x, variant});
   }
 }
 

@@ -13,6 +13,7 @@ namespace ledger::LEDGER_DEVICE {
 void load_parameter(Call& call);
 void load_buffer(Call& call);
 void alibi_slopes(Call& call);
+void sinusoids(Call& call);
 void load_constant(Call& call);
 void load_tokens(Call& call);
 void load_values(Call& call);
@@ -49,6 +50,9 @@ void copy_from_host(Call& call);
 // routing.cc
 void topk(Call& call);
 void topk_backward(Call& call);
+void gather(Call& call);
+void scatter_value(Call& call);
+void scatter_source(Call& call);
 void sort(Call& call);
 void histc(Call& call);
 void grouped_mm(Call& call);
@@ -81,6 +85,10 @@ void addmm(Call& call);
 void bmm(Call& call);
 void baddbmm(Call& call);
 void gemm_4bit(Call& call);
+
+// complex.cc
+void polar(Call& call);
+void complex_mul(Call& call);
 
 // attention.cc, attention_backward.cc
 void attention(Call& call);

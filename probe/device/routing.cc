@@ -58,6 +58,36 @@ struct TopKBackward {
   }
 };
 
+struct Gather {
+  Columns in, places, out;
+  std::uint64_t wanted, width;
+  std::int32_t* fault;
+
+  LEDGER_DEVICE_ONLY void operator()(std::uint64_t row) const {
+    for (std::uint64_t j = 0; j < wanted; ++j) {
+      const std::int64_t place = *reinterpret_cast<const std::int64_t*>(places.at(row, j));
+      if (!inside(place, width, fault, device::kBadIndex)) continue;
+      const double value = load_float<double>(in.at(row, static_cast<std::uint64_t>(place)), in.dtype);
+      store_float(out.at(row, j), value, out.dtype);
+    }
+  }
+};
+
+struct ScatterValue {
+  Columns places, out;
+  std::uint64_t wanted, width;
+  double value;
+  std::int32_t* fault;
+
+  LEDGER_DEVICE_ONLY void operator()(std::uint64_t row) const {
+    for (std::uint64_t j = 0; j < wanted; ++j) {
+      const std::int64_t place = *reinterpret_cast<const std::int64_t*>(places.at(row, j));
+      if (!inside(place, width, fault, device::kBadIndex)) continue;
+      store_float(out.at(row, static_cast<std::uint64_t>(place)), value, out.dtype);
+    }
+  }
+};
+
 // Every element finds its own place by counting what comes before it.
 struct Sort {
   Integers keys;
@@ -196,6 +226,27 @@ void topk_backward(Call& call) {
   for_elements(call, gradient.sizes[0],
                TopKBackward{Columns(gradient), Columns(call.in[1]), Columns(out), gradient.sizes[1], out.sizes[1],
                             call.services.fault});
+}
+
+void gather(Call& call) {
+  const Operand &in = call.in[0], &places = call.in[1];
+  for_elements(
+      call, places.sizes[0],
+      Gather{Columns(in), Columns(places), Columns(call.out[0]), places.sizes[1], in.sizes[1], call.services.fault});
+}
+
+void scatter_source(Call& call) {
+  const Operand &source = call.in[0], &places = call.in[1], &out = call.out[0];
+  for_elements(
+      call, places.sizes[0],
+      TopKBackward{Columns(source), Columns(places), Columns(out), places.sizes[1], out.sizes[1], call.services.fault});
+}
+
+void scatter_value(Call& call) {
+  const Operand &places = call.in[0], &out = call.out[0];
+  for_elements(
+      call, places.sizes[0],
+      ScatterValue{Columns(places), Columns(out), places.sizes[1], out.sizes[1], call.attr.x, call.services.fault});
 }
 
 void sort(Call& call) {

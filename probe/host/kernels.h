@@ -15,6 +15,7 @@ void load_parameter(KernelCall& call);
 void load_buffer(KernelCall& call);
 void load_constant(KernelCall& call);
 void alibi_slopes(KernelCall& call);
+void sinusoids(KernelCall& call);
 void load_tokens(KernelCall& call);
 void load_values(KernelCall& call);
 void eye(KernelCall& call);
@@ -45,6 +46,10 @@ void sqrt(KernelCall& call);
 void rsqrt(KernelCall& call);
 void reciprocal(KernelCall& call);
 void clamp_max(KernelCall& call);
+void outside(KernelCall& call);
+void logical_not(KernelCall& call);
+void floor(KernelCall& call);
+void log1p(KernelCall& call);
 void cos(KernelCall& call);
 void sin(KernelCall& call);
 void silu(KernelCall& call);
@@ -123,11 +128,18 @@ void index_put(KernelCall& call);
 // kernels_routing.cc
 void topk(KernelCall& call);
 void topk_backward(KernelCall& call);
+void gather(KernelCall& call);
+void scatter_value(KernelCall& call);
+void scatter_source(KernelCall& call);
 void sort(KernelCall& call);
 void floor_divide(KernelCall& call);
 void at_least(KernelCall& call);
 void histc(KernelCall& call);
 void grouped_mm(KernelCall& call);
+
+// kernels_complex.cc
+void polar(KernelCall& call);
+void complex_mul(KernelCall& call);
 
 // kernels_attention.cc
 void attention(KernelCall& call);

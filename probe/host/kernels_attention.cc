@@ -177,10 +177,10 @@ struct QueryBlock {
   }
 };
 
-// Adds one query head's part to dK and dV (dense, [s,d]) and writes its dQ.
+// Adds one query head's part to dK and dV (dense, [s,d], each of its own width) and writes its dQ.
 template <class C>
 void attend_backward(const Operands& x, const Matrix& dq_out, std::vector<C>& dk, std::vector<C>& dv, C scale) {
-  const std::size_t d = x.q.cols;
+  const std::size_t d = x.q.cols, width = x.v.cols;
   std::vector<C> keys, values, p, dp, dq;
   for (std::uint64_t first = 0; first < x.q.rows; first += kBlock) {
     const std::size_t count = std::min<std::uint64_t>(kBlock, x.q.rows - first);
@@ -192,13 +192,13 @@ void attend_backward(const Operands& x, const Matrix& dq_out, std::vector<C>& dk
       load_rows(values, x.v, pair.key, pair.keys);
       values = transposed(values, pair.keys);
       dp.assign(p.size(), C{0});
-      add_product({block.gradient.data(), d, 1, values.data(), dp.data(), count, pair.keys, d});
+      add_product({block.gradient.data(), width, 1, values.data(), dp.data(), count, pair.keys, width});
       for (std::size_t i = 0; i < p.size(); ++i) {
         const std::size_t row = i / pair.keys;
         p[i] = std::exp(p[i] - block.logsumexp[row]);
         dp[i] = p[i] * (dp[i] - block.inner[row]) * scale;  // from here on dS
       }
-      add_product({p.data(), 1, pair.keys, block.gradient.data(), &dv[pair.key * d], pair.keys, d, count});
+      add_product({p.data(), 1, pair.keys, block.gradient.data(), &dv[pair.key * width], pair.keys, width, count});
       add_product({dp.data(), 1, pair.keys, block.q.data(), &dk[pair.key * d], pair.keys, d, count});
       add_product({dp.data(), pair.keys, 1, keys.data(), dq.data(), count, d, pair.keys});
     });
@@ -260,7 +260,8 @@ void backward(KernelCall& call) {
 
 bool shapes_match(const HostView& q, const HostView& k, const HostView& v) {
   return q.rank == 4 && k.rank == 4 && v.rank == 4 && q.sizes[2] <= k.sizes[2] && q.sizes[3] == k.sizes[3] &&
-         k.sizes == v.sizes && k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0;
+         std::equal(k.sizes.begin(), k.sizes.begin() + 3, v.sizes.begin()) && k.sizes[1] > 0 &&
+         q.sizes[1] % k.sizes[1] == 0;
 }
 
 constexpr const char* kBadShapes = "queries, keys and values have shapes that do not go together";
@@ -329,7 +330,7 @@ void forward_biased(KernelCall& call) {
 
 template <class C>
 void biased_head_backward(const Operands& x, const Matrix& bias, const std::array<Matrix, 3>& out, C scale) {
-  const std::size_t s = x.q.rows, c = x.k.rows, d = x.q.cols;
+  const std::size_t s = x.q.rows, c = x.k.rows, d = x.q.cols, width = x.v.cols;
   std::vector<C> queries, keys, values, gradient, result;
   load_rows(queries, x.q, 0, s);
   load_rows(keys, x.k, 0, c);
@@ -337,17 +338,17 @@ void biased_head_backward(const Operands& x, const Matrix& bias, const std::arra
   load_rows(gradient, x.gradient, 0, s);
   load_rows(result, x.out, 0, s);
   const std::vector<C> p = biased_probabilities<C>(queries, keys, bias, d, scale, [](std::size_t, C) {});
-  std::vector<C> ds(s * c, C{0}), dq(s * d, C{0}), dk(c * d, C{0}), dv(c * d, C{0});
+  std::vector<C> ds(s * c, C{0}), dq(s * d, C{0}), dk(c * d, C{0}), dv(c * width, C{0});
   const std::vector<C> columns = transposed(values, c);
-  add_product({gradient.data(), d, 1, columns.data(), ds.data(), s, c, d});
+  add_product({gradient.data(), width, 1, columns.data(), ds.data(), s, c, width});
   for (std::size_t i = 0; i < s; ++i) {
     C delta = 0;
-    for (std::size_t j = 0; j < d; ++j)
-      delta += gradient[i * d + j] * result[i * d + j];
+    for (std::size_t j = 0; j < width; ++j)
+      delta += gradient[i * width + j] * result[i * width + j];
     for (std::size_t j = 0; j < c; ++j)
       ds[i * c + j] = p[i * c + j] * (ds[i * c + j] - delta) * scale;
   }
-  add_product({p.data(), 1, c, gradient.data(), dv.data(), c, d, s});
+  add_product({p.data(), 1, c, gradient.data(), dv.data(), c, width, s});
   add_product({ds.data(), c, 1, keys.data(), dq.data(), s, d, c});
   add_product({ds.data(), 1, c, queries.data(), dk.data(), c, d, s});
   store_rows(out[0], 0, dq);

@@ -4,6 +4,7 @@
 #include "probe/initial_values.h"
 #include "probe/math/alibi.h"
 #include "probe/math/rotary.h"
+#include "probe/math/sinusoids.h"
 
 namespace ledger::host {
 
@@ -29,6 +30,10 @@ void load_buffer(KernelCall& call) {
 
 void load_constant(KernelCall& call) {
   generate<double>(call.out[0], [&](std::uint64_t) { return call.attr.x; });
+}
+
+void sinusoids(KernelCall& call) {
+  generate<float>(call.out[0], math::Sinusoid{call.out[0].last_size()});
 }
 
 void alibi_slopes(KernelCall& call) {

@@ -115,7 +115,31 @@ void reciprocal(KernelCall& call) {
 }
 
 void clamp_max(KernelCall& call) {
-  map<1>(call, math::ClampMax{call.attr.x});
+  if (call.attr.i[0] != 0) {
+    map<1>(call, math::Clamp{call.attr.x});
+  } else {
+    map<1>(call, math::ClampMax{call.attr.x});
+  }
+}
+
+void outside(KernelCall& call) {
+  if (call.attr.i[0] != 0) {
+    map<1>(call, math::Outside{call.attr.x});
+  } else {
+    map<1>(call, math::Above{call.attr.x});
+  }
+}
+
+void logical_not(KernelCall& call) {
+  map<1>(call, math::RsubScalar{1});
+}
+
+void floor(KernelCall& call) {
+  map<1>(call, math::Floor{});
+}
+
+void log1p(KernelCall& call) {
+  map<1>(call, math::Log1p{});
 }
 
 void cos(KernelCall& call) {

@@ -22,10 +22,13 @@ double lowest_finite(DType dtype) {
 void causal_mask(KernelCall& call) {
   const HostView& out = call.out[0];
   const std::uint64_t keys = out.sizes[out.rank - 1u], queries = out.sizes[out.rank - 2u];
-  const auto before = static_cast<std::uint64_t>(call.attr.i[0]), window = static_cast<std::uint64_t>(call.attr.i[1]);
+  const auto before = static_cast<std::uint64_t>(call.attr.i[0]);
+  const std::int64_t reach = call.attr.i[1];
+  const auto size = static_cast<std::uint64_t>(reach < 0 ? -reach : reach);
   generate<float>(out, [&](std::uint64_t i) {
     const std::uint64_t key = i % keys, query = i / keys % queries + before;
-    return key <= query && (window == 0 || key + window > query) ? 1.0f : 0.0f;
+    const bool near = reach == 0 || (reach > 0 ? key + size > query : key / size == query / size);
+    return key <= query && near ? 1.0f : 0.0f;
   });
 }
 

@@ -95,19 +95,49 @@ void topk(KernelCall& call) {
   }
 }
 
-void topk_backward(KernelCall& call) {
-  const HostView &gradient = call.in[0], &places = call.in[1], &out = call.out[0];
-  generate<float>(out, [](std::uint64_t) { return 0.0f; });
-  for (std::uint64_t t = 0; t < gradient.sizes[0]; ++t) {
-    for (std::uint64_t j = 0; j < gradient.sizes[1]; ++j) {
+namespace {
+
+// visit(row, column, the place of `places` there) for all, while they lie below `limit`.
+template <class Visit>
+void for_each_place(KernelCall& call, const HostView& places, std::uint64_t limit, Visit visit) {
+  for (std::uint64_t t = 0; t < places.sizes[0]; ++t) {
+    for (std::uint64_t j = 0; j < places.sizes[1]; ++j) {
       const auto place = static_cast<std::uint64_t>(load_one<double>(element(places, t, j), places.dtype));
-      if (place >= out.sizes[1]) {
+      if (place >= limit) {
         call.error = kBadIndex;
         return;
       }
-      store_one(element(out, t, place), load_one<double>(element(gradient, t, j), gradient.dtype), out.dtype);
+      visit(t, j, place);
     }
   }
+}
+
+}  // namespace
+
+void topk_backward(KernelCall& call) {
+  generate<float>(call.out[0], [](std::uint64_t) { return 0.0f; });
+  scatter_source(call);
+}
+
+void gather(KernelCall& call) {
+  const HostView &in = call.in[0], &out = call.out[0];
+  for_each_place(call, call.in[1], in.sizes[1], [&](std::uint64_t t, std::uint64_t j, std::uint64_t place) {
+    store_one(element(out, t, j), load_one<double>(element(in, t, place), in.dtype), out.dtype);
+  });
+}
+
+void scatter_source(KernelCall& call) {
+  const HostView &source = call.in[0], &out = call.out[0];
+  for_each_place(call, call.in[1], out.sizes[1], [&](std::uint64_t t, std::uint64_t j, std::uint64_t place) {
+    store_one(element(out, t, place), load_one<double>(element(source, t, j), source.dtype), out.dtype);
+  });
+}
+
+void scatter_value(KernelCall& call) {
+  const HostView& out = call.out[0];
+  for_each_place(call, call.in[0], out.sizes[1], [&](std::uint64_t t, std::uint64_t, std::uint64_t place) {
+    store_one(element(out, t, place), call.attr.x, out.dtype);
+  });
 }
 
 void sort(KernelCall& call) {

@@ -47,6 +47,8 @@ LEDGER_UNARY(Reciprocal, 1 / x)
 LEDGER_UNARY(Cos, std::cos(x))
 LEDGER_UNARY(Sin, std::sin(x))
 LEDGER_UNARY(Tanh, std::tanh(x))
+LEDGER_UNARY(Floor, std::floor(x))
+LEDGER_UNARY(Log1p, std::log1p(x))
 LEDGER_UNARY(Silu, x / (1 + std::exp(-x)))
 LEDGER_UNARY(Sigmoid, 1 / (1 + std::exp(-x)))
 LEDGER_UNARY(Relu, x < 0 ? C{0} : x)  // NaN passes through
@@ -57,6 +59,9 @@ LEDGER_UNARY_SCALAR(MulScalar, x* a)
 LEDGER_UNARY_SCALAR(DivScalar, x / a)
 LEDGER_UNARY_SCALAR(PowScalar, std::pow(x, a))
 LEDGER_UNARY_SCALAR(ClampMax, x > a ? a : x)  // NaN passes through, as in PyTorch
+LEDGER_UNARY_SCALAR(Clamp, x > a ? a : x < -a ? -a : x)
+LEDGER_UNARY_SCALAR(Above, static_cast<C>(x > a))
+LEDGER_UNARY_SCALAR(Outside, static_cast<C>(x > a || x < -a))
 
 LEDGER_BINARY(Add, x + y)
 LEDGER_BINARY(Subtract, x - y)

@@ -52,6 +52,30 @@ inline constexpr TinyFamily kFamilies[] = {
     {"falcon_groups_one_norm",
      R"("model_type":"falcon","new_decoder_architecture":true,"num_kv_heads":2,"num_ln_in_parallel_attn":1)"},
     {"falcon_heads", R"("model_type":"falcon","multi_query":false,"bias":true)"},
+    {"gpt_oss", R"("model_type":"gpt_oss","num_key_value_heads":2,"head_dim":8,"num_local_experts":4,)"
+                R"("num_experts_per_tok":2,"sliding_window":5)"},
+    {"deepseek_v2", R"("model_type":"deepseek_v2","q_lora_rank":null,"kv_lora_rank":8,"qk_nope_head_dim":8,)"
+                    R"("qk_rope_head_dim":4,"v_head_dim":8,"n_routed_experts":4,"num_experts_per_tok":2,)"
+                    R"("moe_intermediate_size":24,"n_shared_experts":2,"first_k_dense_replace":1)"},
+    {"deepseek_v2_groups", R"("model_type":"deepseek_v2","q_lora_rank":12,"kv_lora_rank":8,"qk_nope_head_dim":8,)"
+                           R"("qk_rope_head_dim":4,"v_head_dim":4,"n_routed_experts":6,"num_experts_per_tok":2,)"
+                           R"("moe_intermediate_size":24,"n_shared_experts":1,"topk_method":"group_limited_greedy",)"
+                           R"("n_group":3,"topk_group":2,"routed_scaling_factor":4.0)"},
+    {"deepseek_v3", R"("model_type":"deepseek_v3","q_lora_rank":12,"kv_lora_rank":8,"qk_nope_head_dim":8,)"
+                    R"("qk_rope_head_dim":4,"v_head_dim":8,"n_routed_experts":8,"num_experts_per_tok":2,)"
+                    R"("moe_intermediate_size":24,"first_k_dense_replace":1,"n_group":4,"topk_group":2)"},
+    {"deepseek_v3_halves", R"("model_type":"deepseek_v3","q_lora_rank":null,"kv_lora_rank":8,"qk_nope_head_dim":8,)"
+                           R"("qk_rope_head_dim":4,"v_head_dim":12,"n_routed_experts":4,"num_experts_per_tok":2,)"
+                           R"("moe_intermediate_size":24,"first_k_dense_replace":0,"n_group":1,"topk_group":1,)"
+                           R"("rope_interleave":false)"},
+    {"stablelm", R"("model_type":"stablelm","num_key_value_heads":2,"partial_rotary_factor":0.5)"},
+    {"stablelm_parallel",
+     R"("model_type":"stablelm","num_key_value_heads":4,"use_parallel_residual":true,"use_qkv_bias":true)"},
+    {"gptj", R"("model_type":"gptj","rotary_dim":4)"},
+    {"gptj_whole_heads", R"("model_type":"gptj","rotary_dim":8)"},
+    {"llama4_text", R"("model_type":"llama4_text","num_key_value_heads":2,"head_dim":8,"num_local_experts":4,)"
+                    R"("intermediate_size_mlp":40,"interleave_moe_layer_step":2,"no_rope_layer_interval":2,)"
+                    R"("attention_chunk_size":5,"floor_scale":3)"},
     {"gpt2", R"("model_type":"gpt2","attn_pdrop":0.0,"resid_pdrop":0.2,"embd_pdrop":0.1)"},
 };
 

@@ -72,6 +72,9 @@ TEST_P(FamiliesTrain, RecomputationChangesNothing) {
 TEST_P(FamiliesTrain, AdaptersTrainToo) {
   Recipe recipe;
   recipe.method = Method::lora;
+  const std::string name = GetParam().name;
+  if (name.starts_with("deepseek") || name == "llama4_text")
+    recipe.targets = {"o_proj", "gate_proj", "up_proj"};  // not the router
   const std::vector<double> losses = run(recipe, 8).losses;
   EXPECT_LT(losses.back(), losses.front());
 }

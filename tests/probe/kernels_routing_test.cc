@@ -18,6 +18,49 @@ TEST(RoutingKernels, TopkBackwardPutsGradientsBackAndZeroesTheRest) {
   EXPECT_EQ(out.values(), (std::vector<double>{2, 0, 1, 0, 3, 4}));
 }
 
+TEST(RoutingKernels, LargestOfARow) {
+  const TestTensor x = dense(DType::f32, {2, 3}, {1, 5, 5, -3, -1, -2});
+  const auto out = run_op(OpKind::max_last, {x}, {empty(DType::f32, {2, 1}), empty(DType::i64, {2, 1})}, {0, {1, 0}});
+  EXPECT_EQ(out[0].values(), (std::vector<double>{5, -1}));
+  EXPECT_EQ(out[1].values(), (std::vector<double>{1, 1}));
+}
+
+TEST(RoutingKernels, GatherAndScatterGoByPlace) {
+  const TestTensor x = dense(DType::f32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  const TestTensor places = dense(DType::i64, {2, 2}, {2, 0, 1, 2});
+  EXPECT_EQ(run_op(OpKind::gather, {x, places}, {empty(DType::f32, {2, 2})})[0].values(),
+            (std::vector<double>{3, 1, 5, 6}));
+  EXPECT_EQ(run_op(OpKind::scatter_value, {places}, {x}, {9, {}})[0].values(), (std::vector<double>{9, 2, 9, 4, 9, 9}));
+}
+
+TEST(RoutingKernels, LogicalNot) {
+  const TestTensor flags = dense(DType::boolean, {3}, {1, 0, 1});
+  EXPECT_EQ(run_op(OpKind::logical_not, {flags}, {empty(DType::boolean, {3})})[0].values(),
+            (std::vector<double>{0, 1, 0}));
+}
+
+TEST(ClampKernels, OneSideOrBoth) {
+  const TestTensor x = dense(DType::f32, {4}, {-9, -1, 2, 9});
+  const auto values = [&](OpKind op, DType dtype, std::int64_t both) {
+    return run_op(op, {x}, {empty(dtype, {4})}, {7, {both, 0}})[0].values();
+  };
+  EXPECT_EQ(values(OpKind::clamp_max, DType::f32, 0), (std::vector<double>{-9, -1, 2, 7}));
+  EXPECT_EQ(values(OpKind::clamp_max, DType::f32, 1), (std::vector<double>{-7, -1, 2, 7}));
+  EXPECT_EQ(values(OpKind::outside, DType::boolean, 0), (std::vector<double>{0, 0, 0, 1}));
+  EXPECT_EQ(values(OpKind::outside, DType::boolean, 1), (std::vector<double>{1, 0, 0, 1}));
+}
+
+TEST(ComplexKernels, ProductsAndConjugates) {
+  const TestTensor a = dense(DType::f64, {2, 2}, {1, 2, 3, 4}), b = dense(DType::f64, {1, 2}, {5, 6});
+  const auto product = [&](std::int64_t conjugate) {
+    return run_op(OpKind::complex_mul, {a, b}, {empty(DType::f64, {2, 2})}, {0, {conjugate, 0}})[0].values();
+  };
+  EXPECT_EQ(product(0), (std::vector<double>{-7, 16, -9, 38}));
+  EXPECT_EQ(product(1), (std::vector<double>{17, 4, 39, 2}));
+  const TestTensor angles = dense(DType::f64, {1, 1}, {0});
+  EXPECT_EQ(run_op(OpKind::polar, {angles}, {empty(DType::f64, {1, 2})})[0].values(), (std::vector<double>{1, 0}));
+}
+
 TEST(RoutingKernels, SortKeepsTheOrderOfEquals) {
   const TestTensor experts = dense(DType::i64, {6}, {2, 0, 2, 1, 0, 1});
   const auto out = run_op(OpKind::sort, {experts}, {empty(DType::i64, {6}), empty(DType::i64, {6})});
@@ -48,6 +91,19 @@ TEST(RoutingKernels, MaskedFillBroadcasts) {
   const TestTensor mask = dense(DType::boolean, {2, 1}, {0, 1});
   const TestTensor out = run_op(OpKind::masked_fill, {x, mask}, {empty(DType::f32, {2, 2})}, {-1, {}})[0];
   EXPECT_EQ(out.values(), (std::vector<double>{1, 2, -1, -1}));
+}
+
+TEST(SinusoidKernels, SinesThenCosines) {
+  const std::vector<double> table = run_op(OpKind::sinusoids, {}, {empty(DType::f32, {3, 4})})[0].values();
+  EXPECT_EQ(std::vector<double>(table.begin(), table.begin() + 4), (std::vector<double>{0, 0, 1, 1}));
+  EXPECT_NEAR(table[8], std::sin(2.0), 1e-6);
+  EXPECT_NEAR(table[9], std::sin(0.02), 1e-6);
+  EXPECT_NEAR(table[11], std::cos(0.02), 1e-6);
+}
+
+TEST(MaskKernels, ChunksSeeNoOther) {
+  const auto mask = run_op(OpKind::causal_mask, {}, {empty(DType::boolean, {4, 4})}, {0, {0, -2}})[0].values();
+  EXPECT_EQ(mask, (std::vector<double>{1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1}));
 }
 
 TEST(AlibiKernels, SlopesOfAPowerOfTwoAndOfOtherNumbers) {

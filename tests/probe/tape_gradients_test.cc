@@ -238,6 +238,48 @@ const Program kPrograms[] = {
      }},
     {"index_rows_of_a_vector",
      [](const Material& m) { return index_rows(m.vector, floor_divide(arange(m.x.tape(), {8}), 3)) * m.x; }},
+    {"clamp_max", [](const Material& m) { return clamp_max(m.x * 20.0, 0.1); }},
+    {"clamp", [](const Material& m) { return clamp(m.x * 20.0, 0.3) * m.y; }},
+    {"max_last", [](const Material& m) { return sub(m.x, max_last(m.x * m.y).values); }},
+    {"split_in_two",
+     [](const Material& m) {
+       const Parts parts = split(m.x * m.y, -1, Dim{3}, Dim{5});
+       return cat(parts[1], parts[0] * 2.0, -1);
+     }},
+    {"gather",
+     [](const Material& m) {
+       const Tensor rows = token_rows(m.x * m.y);
+       return gather(rows, topk(rows, {3}).places);
+     }},
+    {"scatter",
+     [](const Material& m) {
+       const Tensor rows = token_rows(m.x * m.y);
+       const TopK best = topk(rows, {3});
+       return scatter_inplace(zeros(m.x.tape(), rows.shape(), DType::f64), best.places, best.values * 2.0);
+     }},
+    {"pad_right", [](const Material& m) { return pad_right(m.x * m.y, {11}, 1); }},
+    {"efficient_attention_of_narrower_values",
+     [](const Material& m) {
+       const Tensor q = heads(m.x * 20.0, kHeads), k = heads(m.y * 20.0, kHeads);
+       const Tensor v = slice(heads(m.y * m.column, kHeads), -1, 0, kOne);
+       return efficient_attention(q, k, v);
+     }},
+    {"masked_fill",
+     [](const Material& m) {
+       const Tensor causal = causal_mask(m.x.tape(), {kS, kH});
+       return masked_fill(m.x * m.y, logical_not(causal), -2.5);
+     }},
+    {"complex_mul",
+     [](const Material& m) {
+       const Tensor angles = reshape(to(arange(m.x.tape(), {20}), DType::f64), {{1}, kS, kHalf});
+       return complex_mul(m.x * m.y, polar(angles));
+     }},
+    {"attention_with_sinks",
+     [](const Material& m) {
+       const Tensor q = heads(m.x * 20.0, kHeads), k = heads(m.y * 20.0, kHeads), v = heads(m.y * m.column, kHeads);
+       const Tensor mask = make_mask(Attention::eager, m.x.tape(), {.s = kS, .keys = kS}, DType::f64);
+       return attend_with_sinks(q, k, v, mask, slice(m.vector, 0, 0, kHeads), {}).output;
+     }},
     {"grouped_mm", [](const Material& m) { return grouped(m, 6, {2}); }},
     {"grouped_mm_with_empty_groups", [](const Material& m) { return grouped(m, 20, {4}); }},
     {"residual_block",

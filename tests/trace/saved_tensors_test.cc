@@ -2,6 +2,7 @@
 // is saved when the input whose formula names it needs a gradient; sizes and dtypes cost nothing.
 #include <gtest/gtest.h>
 
+#include "core/models/attention.h"
 #include "tests/trace/tape_tester.h"
 
 namespace ledger {
@@ -158,6 +159,42 @@ const Case kTables[] = {
      {{{1, 4, 6, 8}, true, DType::bf16}, {{1, 2, 6, 8}, true, DType::bf16}, {{1, 2, 6, 8}, true, DType::bf16}},
      [](const Inputs& in) { return flash_attention(in[0], in[1], in[2]); },
      "in0 in1 in2 out fp32[1,4,6] uint8[16] uint8[8]"},
+    {"efficient_attention_with_narrower_values",
+     {{{1, 4, 6, 16}, true, DType::bf16}, {{1, 4, 6, 16}, true, DType::bf16}, {{1, 4, 6, 8}, true, DType::bf16}},
+     [](const Inputs& in) { return efficient_attention(in[0], in[1], in[2]); },
+     "in0 in1 in2 out fp32[1,4,32] int64[] int64[]"},
+    {"attention_with_sinks_keeps_probabilities_and_places",
+     {{{1, 2, 6, 8}, true, DType::bf16},
+      {{1, 2, 6, 8}, true, DType::bf16},
+      {{1, 2, 6, 8}, true, DType::bf16},
+      {{1, 1, 6, 6}, kFrozen, DType::bf16},
+      {{2}, true, DType::bf16}},
+     [](const Inputs& in) { return attend_with_sinks(in[0], in[1], in[2], in[3], in[4], {}).output; },
+     "in0 in1 in2 int64[1,2,6,1] bf16[1,2,6,7]"},
+};
+
+const Case kRouting[] = {
+    {"clamp_saves_its_input", {{{2, 3}}}, [](const Inputs& in) { return clamp(in[0], 7); }, "in0"},
+    {"max_saves_places", {{{2, 3}}}, [](const Inputs& in) { return max_last(in[0]).values; }, "int64[2,1]"},
+    {"gather_saves_places",
+     {{{2, 3}}, {{2, 2}, kFrozen, DType::i64}},
+     [](const Inputs& in) { return gather(in[0], in[1]); },
+     "in1"},
+    {"masked_fill_saves_its_mask",
+     {{{2, 3}}, {{2, 3}, kFrozen, DType::boolean}},
+     [](const Inputs& in) { return masked_fill(in[0], in[1], 0); },
+     "in1"},
+    {"scatter_saves_places",
+     {{{2, 2}}, {{2, 2}, kFrozen, DType::i64}},
+     [](const Inputs& in) {
+       return clone(scatter_inplace(zeros(in[0].tape(), shape_of({2, 3}), DType::f32), in[1], in[0]));
+     },
+     "in1"},
+    {"complex_mul_saves_its_turns",
+     {{{2, 4}}, {{2, 4}, kFrozen}},
+     [](const Inputs& in) { return complex_mul(in[0], in[1]); },
+     "in1"},
+    {"pad_right", {{{2, 3}}}, [](const Inputs& in) { return pad_right(in[0], plain(5), 0); }, ""},
 };
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
@@ -168,6 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Elementwise, Saves, testing::ValuesIn(kElementwise), na
 INSTANTIATE_TEST_SUITE_P(Views, Saves, testing::ValuesIn(kViews), name_of);
 INSTANTIATE_TEST_SUITE_P(Matrices, Saves, testing::ValuesIn(kMatrices), name_of);
 INSTANTIATE_TEST_SUITE_P(Tables, Saves, testing::ValuesIn(kTables), name_of);
+INSTANTIATE_TEST_SUITE_P(Routing, Saves, testing::ValuesIn(kRouting), name_of);
 
 TEST(SavedTensors, NothingIsKeptWithoutGrad) {
   Tape tape;

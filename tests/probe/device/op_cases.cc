@@ -112,6 +112,9 @@ constexpr Formula kFormulas[] = {
     {OpKind::rsqrt, 1, 0.25, 3},
     {OpKind::reciprocal, 1, 0.25, 3},
     {OpKind::clamp_max, 1, 1, 2.5},
+    {OpKind::clamp_max, 1, -2.5, 2.5, 1},
+    {OpKind::floor, 1},
+    {OpKind::log1p, 1, -0.5, 9},
     {OpKind::cos, 1, -9, 9},
     {OpKind::sin, 1, -9, 9},
     {OpKind::silu, 1, -8, 8},
@@ -191,6 +194,13 @@ void Maker::broadcasting() {
     }
     add("mixed " + title(dtype), OpKind::mul, {whole, random(DType::f32, {19})}, {like(whole, DType::f32)});
   }
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const TestTensor pairs = random(dtype, {2, 3, 5, 14}, -2, 2, 1), turns = random(dtype, {1, 1, 5, 14});
+    for (const std::int64_t conjugate : {0, 1})
+      add(title(dtype), OpKind::complex_mul, {pairs, turns}, {like(random(dtype, {2, 3, 5, 14}), dtype)},
+          {0, {conjugate, 0}});
+    add(title(dtype), OpKind::polar, {random(dtype, {1, 5, 7}, -9, 9)}, {like(random(dtype, {1, 5, 14}), dtype)});
+  }
   const TestTensor masked = random(DType::boolean, {4, 1}, 0, 1.999), x = random(DType::f32, {4, 21});
   add("", OpKind::zero_masked_rows, {masked, x}, {like(x, DType::f32)});
   TestTensor scores = random(DType::bf16, {4, 21});
@@ -227,6 +237,7 @@ void Maker::creation() {
   add("", OpKind::load_tokens, {}, {integers}).trace = trace;
   for (const std::uint64_t heads : {8, 12})
     add("", OpKind::alibi_slopes, {}, {like(random(DType::f32, {heads}), DType::f32)});
+  add("", OpKind::sinusoids, {}, {like(random(DType::f32, {7, 8}), DType::f32)});
   add("", OpKind::arange, {}, {like(ids({77}, 2), DType::i64)});
   add("", OpKind::bookkeeping, {}, {integers});
   add("", OpKind::workspace, {}, {integers});
@@ -489,6 +500,15 @@ void Maker::routing() {
                        {0, {static_cast<std::int64_t>(chosen), 0}});
     const TestTensor found = on_host(best).out[1];
     add(title(dtype), OpKind::topk_backward, {random(dtype, {tokens, chosen}), found}, {like(scores, dtype)});
+    add(title(dtype), OpKind::gather_backward, {random(dtype, {tokens, chosen}), found}, {like(scores, dtype)});
+    add(title(dtype), OpKind::gather, {scores, found}, {like(random(dtype, {tokens, chosen}), dtype)});
+    add(title(dtype), OpKind::scatter_value, {found}, {scores}, {2.5, {}});
+    add(title(dtype), OpKind::scatter_source, {random(dtype, {tokens, chosen}), found}, {scores});
+    add(title(dtype), OpKind::max_last, {scores},
+        {like(random(dtype, {tokens, 1}), dtype), like(ids({tokens, 1}, 2), DType::i64)}, {0, {1, 0}});
+    for (const std::int64_t both : {0, 1})
+      add(title(dtype), OpKind::outside, {random(dtype, {tokens, experts})}, {like(scores, DType::boolean)},
+          {1.25, {both, 0}});
     const std::uint64_t groups = 5, rows = size(70, 200), k = size(5, 70), width = size(5, 90);
     const TestTensor ends = one_op::dense(DType::i32, {groups}, {3, 3, 68, 69, static_cast<double>(rows)});
     add("rows " + title(dtype), OpKind::grouped_mm,
@@ -507,6 +527,8 @@ void Maker::routing() {
   add("", OpKind::floor_divide, {keys}, {like(keys, DType::i64)}, {0, {3, 0}});
   add("", OpKind::at_least, {keys}, {like(keys, DType::boolean)}, {0, {4, 0}});
   TestTensor numbers = random(DType::i32, {n}, 0, static_cast<double>(experts) + 2);
+  const TestTensor flags = random(DType::boolean, {tokens, experts}, 0, 1.999);
+  add("", OpKind::logical_not, {flags}, {like(flags, DType::boolean)});
   add("", OpKind::histc, {numbers}, {like(random(DType::i32, {experts}, 0, 1), DType::i32)});
 }
 

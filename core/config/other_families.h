@@ -1,0 +1,65 @@
+// other_families.h - what is no decoder by itself: rows of families.cc.
+#pragma once
+
+#include <array>
+
+#include "core/config/families.h"
+#include "core/config/other_models.h"
+
+namespace ledger {
+
+inline constexpr std::array kOtherFamilies = {
+    Family{"bert",
+           {},
+           R"({"vocab_size":30522,"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,)"
+           R"("num_attention_heads":12,"max_position_embeddings":512,"type_vocab_size":2})",
+           "BertConfig",
+           count_bert},
+    Family{"roberta",
+           {},
+           R"({"vocab_size":50265,"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,)"
+           R"("num_attention_heads":12,"max_position_embeddings":512,"type_vocab_size":2})",
+           "RobertaConfig",
+           count_bert},
+    Family{"t5",
+           {},
+           R"({"vocab_size":32128,"hidden_size":512,"d_kv":64,"intermediate_size":2048,"num_hidden_layers":6,)"
+           R"("num_attention_heads":8,"relative_attention_num_buckets":32,"feed_forward_proj":"relu"})",
+           "T5Config",
+           count_t5},
+    Family{"vit",
+           {},
+           R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_attention_heads":12,)"
+           R"("image_size":224,"patch_size":16,"num_channels":3,"qkv_bias":true})",
+           "ViTConfig",
+           count_vit},
+    Family{"llava",
+           {},
+           R"({"text_config":{"model_type":"llama"},"vision_config":{"model_type":"clip_vision_model",)"
+           R"("hidden_size":1024,"intermediate_size":4096,"patch_size":14,"image_size":336,"num_hidden_layers":24,)"
+           R"("num_attention_heads":16},"multimodal_projector_bias":true})",
+           "LlavaConfig",
+           count_llava},
+    Family{"gemma3",
+           {},
+           R"({"text_config":{"model_type":"gemma3_text"},"vision_config":{"model_type":"siglip_vision_model"}})",
+           "Gemma3Config",
+           count_gemma3},
+    Family{"llama4",
+           {},
+           R"({"text_config":{"model_type":"llama4_text"},"vision_config":{"model_type":"llama4_vision_model"}})",
+           "Llama4Config",
+           count_llama4},
+    Family{"qwen2_vl",
+           {},
+           R"({"text_config":{"model_type":"qwen2_vl_text"},"vision_config":{"model_type":"qwen2_vl"}})",
+           "Qwen2VLConfig",
+           count_qwen2_vl},
+    Family{"qwen2_5_vl",
+           {},
+           R"({"text_config":{"model_type":"qwen2_5_vl_text"},"vision_config":{"model_type":"qwen2_5_vl"}})",
+           "Qwen2_5_VLConfig",
+           count_qwen2_vl},
+};
+
+}  // namespace ledger
