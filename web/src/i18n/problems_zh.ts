@@ -31,7 +31,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.course_needs_a_decoder': '课程的规则适用于解码器。',
   'reason.router_takes_no_adapter': 'PEFT 无法为此模型的路由器添加适配器，而 all-linear 包含它。请写出层名，如 o_proj、gate_proj、up_proj、down_proj。',
   'reason.flash_has_no_chunks': 'flash attention 不支持分块注意力，而序列比一块更长。请使用 sdpa 或 eager，或缩短序列。',
-  'reason.router_cannot_be_quantised': 'transformers 5 直接使用此模型路由器的权重，被 bitsandbytes 量化后会出错。请使用 LoRA 或全量微调。',
+  'reason.router_cannot_be_quantised': 'transformers 5 直接使用此模型路由器的权重，被 bitsandbytes 量化后会出错。请使用 LoRA 或全参数微调。',
   'reason.target_names_no_module': '此模型没有名为 {read} 的线性层。请填 all-linear，或填写模型中的名称，如 q_proj、down_proj。',
   'reason.dora_needs_an_adapter': 'DoRA 是一种适配器。请将方法设为 lora 或 qlora，或关闭 DoRA。',
   'reason.autocast_needs_16_bit_weights': 'autocast 一项用于 bf16 权重。fp32 权重的自动混合精度请将精度设为 amp-bf16。',
