@@ -54,8 +54,10 @@ constexpr Reason kReasons[] = {
     {"course_needs_a_decoder", "the course's rules are for decoders"},
     {"adapter_setting_not_modelled", "no key of a recipe says this; it is not modelled yet"},
     {"adapters_need_a_decoder", "LoRA adapters are put on decoder layers, which a plain stack has not"},
+    {"encoder_base_not_quantised", "a quantised base is not modelled for BERT and RoBERTa; use method lora or full"},
     {"router_takes_no_adapter",
-     "PEFT cannot adapt the router of this model, which all-linear asks for; name the layers, such as o_proj, gate_proj, "
+     "PEFT cannot adapt the router of this model, which all-linear asks for; name the layers, such as o_proj, "
+     "gate_proj, "
      "up_proj and down_proj"},
     {"flash_has_no_chunks",
      "flash attention cannot see in chunks, and the sequence is longer than one; use sdpa or eager, or a shorter seq"},

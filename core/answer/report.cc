@@ -211,23 +211,31 @@ bool groups_heads(const Prediction& p) {
   return !repeated && p.config.num_attention_heads != p.config.num_key_value_heads;
 }
 
+bool takes_sdpa(const Prediction& p) {
+  return traced_decoder(p) && p.recipe.attention == Attention::sdpa && !writes_attention_out(p.config);
+}
+
 constexpr Note kNotes[] = {
+    {"attention_written_out",
+     [](const Prediction& p) {
+       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && writes_attention_out(p.config);
+     }},
+    {"narrow_values_take_the_efficient_kernel",
+     [](const Prediction& p) {
+       return takes_sdpa(p) && p.config.latent.v_dim != 0 && p.config.latent.v_dim != p.config.head_dim;
+     }},
     {"tied_gradient_summed_out_of_place",
      [](const Prediction& p) {
        return p.config.tie_word_embeddings && p.recipe.method == Method::full && p.recipe.task == Task::training;
      }},
     {"sdpa_falls_to_math",
-     [](const Prediction& p) {
-       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) && groups_heads(p);
-     }},
+     [](const Prediction& p) { return takes_sdpa(p) && stays_fp32(p.recipe) && groups_heads(p); }},
     {"sdpa_falls_to_efficient",
-     [](const Prediction& p) {
-       return traced_decoder(p) && p.recipe.attention == Attention::sdpa && stays_fp32(p.recipe) && !groups_heads(p);
-     }},
+     [](const Prediction& p) { return takes_sdpa(p) && stays_fp32(p.recipe) && !groups_heads(p); }},
     {"sliding_window_takes_a_mask",
      [](const Prediction& p) {
        const Attention kind = p.recipe.attention;
-       return traced_decoder(p) && takes_window_mask(p.config, p.recipe) &&
+       return traced_decoder(p) && takes_window_mask(p.config, p.recipe) && !writes_attention_out(p.config) &&
               (kind == Attention::sdpa || kind == Attention::efficient);
      }},
     {"lora_4bit_casts_under_autocast",

@@ -12,6 +12,33 @@
 namespace ledger {
 namespace {
 
+struct ActName {
+  std::string_view name;
+  Act act;
+};
+
+// transformers activations.py, ACT2CLS: names of the same function on one line.
+constexpr ActName kActs[] = {
+    {"silu", Act::silu},         {"swish", Act::silu}, {"gelu", Act::gelu}, {"gelu_pytorch_tanh", Act::gelu_tanh},
+    {"gelu_new", Act::gelu_new}, {"relu", Act::relu},
+};
+
+}  // namespace
+
+void read_activation(Fields& fields, ModelConfig& config) {
+  std::string name = "silu";
+  fields.text("hidden_activation", name);
+  if (!fields.ok()) return;
+  const auto known = std::find_if(std::begin(kActs), std::end(kActs), [&](const ActName& a) { return a.name == name; });
+  if (known == std::end(kActs)) {
+    return fields.fail({ProblemCode::not_one_of, std::string(fields.name_of("hidden_activation")),
+                        Json::of_string(name).brief(), "silu|gelu|gelu_pytorch_tanh|gelu_new|relu", ""});
+  }
+  config.act = known->act;
+}
+
+namespace {
+
 constexpr double kTiny = std::numeric_limits<double>::min();  // "more than 0" as a lower bound
 
 // Bounds are those of model_config.h.
@@ -154,29 +181,6 @@ void read_latent(Fields& fields, ModelConfig& config) {
   config.rotary_dim = latent.rope_dim;
   config.head_dim = plus(latent.nope_dim, latent.rope_dim);
   config.num_key_value_heads = config.num_attention_heads;
-}
-
-struct ActName {
-  std::string_view name;
-  Act act;
-};
-
-// transformers activations.py, ACT2CLS: names of the same function on one line.
-constexpr ActName kActs[] = {
-    {"silu", Act::silu},         {"swish", Act::silu}, {"gelu", Act::gelu}, {"gelu_pytorch_tanh", Act::gelu_tanh},
-    {"gelu_new", Act::gelu_new}, {"relu", Act::relu},
-};
-
-void read_activation(Fields& fields, ModelConfig& config) {
-  std::string name = "silu";
-  fields.text("hidden_activation", name);
-  if (!fields.ok()) return;
-  const auto known = std::find_if(std::begin(kActs), std::end(kActs), [&](const ActName& a) { return a.name == name; });
-  if (known == std::end(kActs)) {
-    return fields.fail({ProblemCode::not_one_of, std::string(fields.name_of("hidden_activation")),
-                        Json::of_string(name).brief(), "silu|gelu|gelu_pytorch_tanh|gelu_new|relu", ""});
-  }
-  config.act = known->act;
 }
 
 // A list of numbers or flags by layer, as `keep` reads an entry; nothing where the key is absent.

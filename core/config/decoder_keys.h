@@ -13,4 +13,7 @@ Result<ModelConfig> read_decoder(const Json& root, const Family& family);
 // A nested configuration (text_config), whose class is `fallback` where it names none.
 Result<ModelConfig> read_text_config(const Json& root, const char* fallback);
 
+// hidden_act, by the names of transformers' table.
+void read_activation(Fields& fields, ModelConfig& config);
+
 }  // namespace ledger

@@ -34,8 +34,13 @@ Result<ModelConfig> read_counted(const Json& root, const Family& family) {
   Fields fields(root, &defaults.value(), key_aliases());
   family.count(fields, config);
   if (fields.problem()) return *fields.problem();
+  if (config.architecture == Architecture::bert) {
+    for (const Fields::Used& used : fields.used())
+      config.used.emplace_back(used.first, *used.second);
+    return config;
+  }
   config.architecture = Architecture::counted;
-  config.untraced = "family_step_not_modelled";
+  if (config.untraced.empty()) config.untraced = "family_step_not_modelled";
   return config;
 }
 

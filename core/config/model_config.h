@@ -19,7 +19,7 @@
 namespace ledger {
 
 // What builds it: the decoder of core/models, a plain stack, or nothing yet (its parameters are counted).
-enum class Architecture : std::uint8_t { llama, plain, counted };
+enum class Architecture : std::uint8_t { llama, plain, counted, bert };
 
 struct PlainLinear {
   std::uint64_t in = 0;
@@ -89,8 +89,9 @@ struct ModelConfig {
   double logits_divisor = 0, logits_multiplier = 0;
   double logits_softcap = 0, attention_softcap = 0;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
-  std::vector<PlainLinear> layers;  // plain stacks only
-  std::uint64_t counted = 0;        // parameters, of Architecture::counted
+  std::vector<PlainLinear> layers;    // plain stacks only
+  std::uint64_t counted = 0;          // parameters, of Architecture::counted and bert
+  std::uint64_t type_vocab_size = 0;  // BERT's kinds of tokens
 
   // Why the step of this model is not traced: a reason's id, or nothing.
   std::string untraced;

@@ -10,15 +10,17 @@ namespace ledger {
 
 inline constexpr std::array kOtherFamilies = {
     Family{"bert",
-           {},
+           {.traced = true},
            R"({"vocab_size":30522,"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,)"
-           R"("num_attention_heads":12,"max_position_embeddings":512,"type_vocab_size":2})",
+           R"("num_attention_heads":12,"max_position_embeddings":512,"type_vocab_size":2,"hidden_activation":"gelu",)"
+           R"("rms_norm_eps":1e-12,"hidden_dropout_prob":0.1,"attention_probs_dropout_prob":0.1})",
            "BertConfig",
            count_bert},
     Family{"roberta",
-           {},
+           {.traced = true},
            R"({"vocab_size":50265,"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,)"
-           R"("num_attention_heads":12,"max_position_embeddings":512,"type_vocab_size":2})",
+           R"("num_attention_heads":12,"max_position_embeddings":512,"type_vocab_size":2,"hidden_activation":"gelu",)"
+           R"("rms_norm_eps":1e-12,"hidden_dropout_prob":0.1,"attention_probs_dropout_prob":0.1})",
            "RobertaConfig",
            count_bert},
     Family{"t5",

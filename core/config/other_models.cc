@@ -37,6 +37,26 @@ Count labels(Fields& fields, ModelConfig& config, Count otherwise) {
   return size(fields, "num_labels", kMaxVocabSize, otherwise);
 }
 
+// What the step needs beside the sizes; a decoder with BERT's layers is another model.
+void read_masked_lm(Fields& fields, ModelConfig& config) {
+  bool decoder = false;
+  fields.flag("is_decoder", decoder);
+  if (decoder) return;
+  config.untraced.clear();
+  config.architecture = Architecture::bert;
+  config.tie_word_embeddings = true;
+  config.style.norm = NormKind::layer;
+  config.style.feed = Feed::plain;
+  config.style.position = Position::learned;
+  config.style.head_bias = true;
+  fields.real("rms_norm_eps", 0, 1, config.rms_norm_eps);
+  fields.real("hidden_dropout_prob", 0, 1, config.residual_dropout);
+  fields.real("attention_probs_dropout_prob", 0, 1, config.attention_dropout);
+  config.type_vocab_size = size(fields, "type_vocab_size", kMaxVocabSize);
+  read_activation(fields, config);
+  fields.given("architectures");
+}
+
 }  // namespace
 
 // transformers models/bert/modeling_bert.py. Without architectures: the model with its pooler and no head.
@@ -61,6 +81,8 @@ void count_bert(Fields& fields, ModelConfig& config) {
   if (name.ends_with("ForQuestionAnswering")) sum = plus(sum, linear(h, 2));
   if (name.ends_with("ForMultipleChoice")) sum = plus(sum, linear(h, 1));
   config.counted = sum;
+  config.untraced = "variant_step_not_modelled";
+  if (name == "BertForMaskedLM" || name == "RobertaForMaskedLM") read_masked_lm(fields, config);
 }
 
 // transformers models/t5/modeling_t5.py; since version 5 the output layer is tied whatever the file says.

@@ -106,6 +106,7 @@ std::uint64_t parameter_count(const ModelConfig& config) {
     case Architecture::plain:
       return plain_stack(config);
     case Architecture::counted:
+    case Architecture::bert:
       return config.counted;
     default:
       return decoder(config);

@@ -30,7 +30,7 @@ Attended eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& 
     weights = tanh(weights);
     weights = weights * o.softcap;
   }
-  weights = weights + mask;
+  if (mask) weights = weights + mask;  // of attention both ways there is none
   if (o.fp32_softmax) {
     weights = softmax(weights, DType::f32);
     weights = to(weights, q.dtype());
@@ -81,7 +81,7 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value, const A
   const double scaling = std::sqrt(scale_of(q0, o));
   const Tensor q = upcast_q * scaling;
   Tensor mask;  // is_causal holds for more than one query: integrations/sdpa_attention.py
-  if (q.dim(2).size > 1) {
+  if (o.causal && q.dim(2).size > 1) {
     mask = causal_mask(tape, {q.dim(2), k0.dim(2)});
     mask = additive_mask(mask, q.dtype(), true);
   }
@@ -151,11 +151,11 @@ Attended attend(Attention kind, const Tensor& q, const Tensor& k, const Tensor& 
   if (kind == Attention::math) {
     output = math(q, k, v, options);
   } else if (kind == Attention::efficient) {
-    output = efficient_attention(q, k, v, options.scale, options.dropout);
+    output = efficient_attention(q, k, v, options.scale, options.dropout, Tensor(), options.causal);
   } else if (kind == Attention::cudnn) {
-    output = cudnn_attention(q, k, v, options.scale, options.dropout);
+    output = cudnn_attention(q, k, v, options.scale, options.dropout, options.causal);
   } else {
-    output = flash_attention(q, k, v, options.scale, options.dropout);
+    output = flash_attention(q, k, v, options.scale, options.dropout, options.causal);
   }
   return {contiguous(transpose(output, 1, 2)), Tensor()};
 }

@@ -11,6 +11,7 @@ struct AttentionOptions {
   double dropout = 0;        // of the probabilities
   double softcap = 0;        // eager only: transformers' sdpa_attention.py has no such argument
   bool fp32_softmax = true;  // eager only
+  bool causal = true;
 };
 
 struct Attended {

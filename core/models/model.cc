@@ -16,6 +16,7 @@ constexpr Row kBuilders[] = {
     {Architecture::llama, Stack::hf_4, build_llama},
     {Architecture::llama, Stack::torchtune, build_torchtune},
     {Architecture::plain, Stack::hf, build_plain},
+    {Architecture::bert, Stack::hf, build_bert},
 };
 
 }  // namespace

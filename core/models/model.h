@@ -60,6 +60,7 @@ struct ModelOptions {
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);
 
 std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // llama.cc
+std::unique_ptr<Model> build_bert(Tape& tape, const ModelConfig& config, const ModelOptions& options);   // bert.cc
 std::unique_ptr<Model> build_plain(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // plain.cc
 std::unique_ptr<Model> build_torchtune(Tape& tape, const ModelConfig& config,
                                        const ModelOptions& options);  // torchtune.cc

@@ -133,6 +133,7 @@ bool is_like_llama(const ModelConfig& c) {
 }
 
 std::vector<std::string_view> linear_names(const ModelConfig& config, Stack stack) {
+  if (config.architecture == Architecture::bert) return {"query", "key", "value", "dense"};
   const ModuleNames& names = names_of(config, stack);
   std::vector<std::string_view> list;
   if (config.style.projections == Projections::latent) {

@@ -21,8 +21,8 @@ Tensor softmax_node(const Tensor& a) {
 }
 
 // As ops.h has it.
-Attr attention_attr(double scale, double dropout) {
-  return {scale, {static_cast<std::int64_t>(dropout * 4294967296.0), 0}};
+Attr attention_attr(double scale, double dropout, bool causal) {
+  return {scale, {static_cast<std::int64_t>(dropout * 4294967296.0), causal ? 0 : 1}};
 }
 
 }  // namespace
@@ -83,13 +83,13 @@ Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite) {
 }
 
 Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value, double scale, double dropout,
-                           const Tensor& bias) {
+                           const Tensor& bias, bool causal) {
   Tape& tape = query.tape();
   const Tensor q = tape.autocast_low(query);
   const Tensor k = tape.autocast_low(key);
   const Tensor v = tape.autocast_low(value);
   Node* node = tape.node(backward::efficient_attention, {&q, &k, &v});
-  const Attr attr = attention_attr(scale, dropout);
+  const Attr attr = attention_attr(scale, dropout, causal);
   if (node != nullptr) node->attr = attr;
   for (const Tensor* input : {&q, &k, &v})
     tape.save(node, *input);
@@ -145,15 +145,17 @@ Tensor fused_attention(OpKind op, BackwardRule rule, const Tensor& query, const 
 
 }  // namespace
 
-Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double scale, double dropout) {
+Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value, double scale, double dropout,
+                       bool causal) {
   return fused_attention(OpKind::flash_attention, backward::flash_attention, query, key, value,
                          {{{{{16, Sym::none}}, DType::u8}, {{{8, Sym::none}}, DType::u8}}},
-                         attention_attr(scale, dropout));
+                         attention_attr(scale, dropout, causal));
 }
 
-Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value, double scale, double dropout) {
+Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value, double scale, double dropout,
+                       bool causal) {
   return fused_attention(OpKind::cudnn_attention, backward::cudnn_attention, query, key, value,
-                         {{{Shape{}, DType::i64}, {Shape{}, DType::i64}}}, attention_attr(scale, dropout));
+                         {{{Shape{}, DType::i64}, {Shape{}, DType::i64}}}, attention_attr(scale, dropout, causal));
 }
 
 }  // namespace ledger

@@ -232,9 +232,11 @@ void nll_loss(Node& node, const Gradients& in, Gradients& out) {
   out[0] = gradient;
 }
 
-// index_backward: zeros of the whole input, then index_put_ with accumulate.
+// index_backward: zeros of the whole input, then index_put with accumulate, in place for plain tensors alone.
 void index_rows(Node& node, const Gradients& in, Gradients& out) {
   const Tensor order = node.tape->unpack(node, 0);
+  Tensor zero;
+  if (!node.tape->plain_tensors()) zero = zeros(*node.tape, node.input_shape, in[0].dtype());
   Tensor gradient = node.tape->empty(OpKind::index_rows_backward, node.input_shape, in[0].dtype());
   node.tape->run(OpKind::index_rows_backward, {&in[0], &order}, {&gradient});
   out[0] = gradient;

@@ -134,14 +134,16 @@ Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);      // on
 // Memory-efficient attention, causal, as many key/value heads as query heads. Source: attention.cu.
 // With a `bias` on the scores it is the bias that hides keys; only without grad.
 Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0,
-                           const Tensor& bias = Tensor());
+                           const Tensor& bias = Tensor(), bool causal = true);
 // All take the scale of the scores (0: 1/sqrt(d)) and the dropout of the probabilities, which costs no memory: masks
 // are drawn again in backward. Causal flash attention: q [b,nh,s,d], k and v [b,nkv,s,d]. Source:
 // aten/src/ATen/native/transformers/cuda/flash_attn.
-Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0);
+Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0,
+                       bool causal = true);
 // The same by cuDNN's graph. Source: aten/src/ATen/native/cudnn/MHA.cpp. Its workspace is cuDNN's to choose and not
 // modelled (docs/not-modelled.md, cudnn_workspace).
-Tensor cudnn_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0);
+Tensor cudnn_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0,
+                       bool causal = true);
 
 // --- routing (routing_ops.cc)
 // --------------------------------------------------------------------------------------------------

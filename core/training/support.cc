@@ -74,6 +74,10 @@ constexpr Refusal kRefusals[] = {
        const bool linear = c.style.routing == Routing::grouped_softmax || c.style.routing == Routing::every_expert;
        return c.moe.experts != 0 && linear && (r.method == Method::qlora || r.weights == Weights::int8);
      }},
+    {"method", "encoder_base_not_quantised",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.architecture == Architecture::bert && (r.method == Method::qlora || r.weights == Weights::int8);
+     }},
     {"targets", "target_names_no_module", names_no_module},
     {"targets", "expert_targets_go_together",
      [](const ModelConfig& c, const Recipe& r) {
@@ -100,7 +104,8 @@ constexpr Refusal kRefusals[] = {
     {"seq", "seq_beyond_positions",
      [](const ModelConfig& c, const Recipe& r) {
        const bool stored = c.style.position == Position::learned || c.style.position == Position::table;
-       return stored && r.seq > c.max_position_embeddings;
+       const std::uint64_t first = c.model_type == "roberta" ? 2 : 0;  // RoBERTa's positions begin after its padding
+       return stored && plus(r.seq, first) > c.max_position_embeddings;
      }},
     {"dora", "dora_needs_an_adapter",
      [](const ModelConfig&, const Recipe& r) { return r.dora && r.method == Method::full; }},

@@ -109,7 +109,7 @@ struct Attend {
 template <class C>
 void attend(Call& call) {
   const Operand* bias = call.in.size() > 3 ? &call.in[3] : nullptr;
-  const Heads all(call.in[0], call.in[1], call.in[2], bias, call.attr.x);
+  const Heads all(call.in[0], call.in[1], call.in[2], bias, call.attr);
   const std::uint64_t tiles = divide_up(all.queries, kTile);
   by_width(call, all.widest(), [&]<unsigned kTiles>(std::integral_constant<unsigned, kTiles>) {
     for_teams(call, tiles * all.batches * all.heads, Attend<C, kTiles>{all, call.out[0], call.out[1], tiles},

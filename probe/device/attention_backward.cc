@@ -157,7 +157,7 @@ struct KeyGradient {
 template <class C>
 void backward(Call& call) {
   const auto& in = call.in;
-  const Heads all(in[1], in[2], in[3], in.size() > 6 ? &in[6] : nullptr, call.attr.x);
+  const Heads all(in[1], in[2], in[3], in.size() > 6 ? &in[6] : nullptr, call.attr);
   const BackwardOperands operands{in[0], in[4], in[5]};
   const std::uint64_t query_tiles = divide_up(all.queries, kTile), key_tiles = divide_up(all.keys, kTile);
   by_width(call, all.widest(), [&]<unsigned kTiles>(std::integral_constant<unsigned, kTiles>) {

@@ -12,14 +12,16 @@ struct Heads {
   Operand q, k, v, bias;  // bias.data is null without one
   std::uint64_t element = 2, bias_element = 2;
   double scale;
+  bool causal;
   std::uint64_t batches, heads, kv_heads, queries, keys, width, value_width;  // widths: of a head
 
-  Heads(const Operand& of_q, const Operand& of_k, const Operand& of_v, const Operand* of_bias, double factor)
+  Heads(const Operand& of_q, const Operand& of_k, const Operand& of_v, const Operand* of_bias, const Attr& attr)
       : q(of_q), k(of_k), v(of_v), element(element_bytes(q.dtype)) {
     if (of_bias != nullptr) {
       bias = *of_bias;
       bias_element = element_bytes(bias.dtype);
     }
+    causal = attr.i[1] == 0;
     batches = q.sizes[0];
     heads = q.sizes[1];
     kv_heads = k.sizes[1];
@@ -27,13 +29,13 @@ struct Heads {
     keys = k.sizes[2];
     width = q.sizes[3];
     value_width = v.sizes[3];
-    scale = factor != 0 ? factor : 1 / std::sqrt(static_cast<double>(width));
+    scale = attr.x != 0 ? attr.x : 1 / std::sqrt(static_cast<double>(width));
   }
   std::uint64_t widest() const { return width < value_width ? value_width : width; }
   LEDGER_DEVICE_ONLY std::uint64_t kv_head(std::uint64_t head) const { return head * kv_heads / heads; }
   // Keys that query i sees: all of earlier tokens, and its own with those before it.
   LEDGER_DEVICE_ONLY std::uint64_t visible(std::uint64_t query) const {
-    return bias.data != nullptr ? keys : keys - queries + query + 1;
+    return bias.data != nullptr || !causal ? keys : keys - queries + query + 1;
   }
   // Of the keys that a tile of queries sees, one past the last.
   LEDGER_DEVICE_ONLY std::uint64_t last_visible(std::uint64_t first_query) const {

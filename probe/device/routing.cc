@@ -67,8 +67,8 @@ struct Gather {
     for (std::uint64_t j = 0; j < wanted; ++j) {
       const std::int64_t place = *reinterpret_cast<const std::int64_t*>(places.at(row, j));
       if (!inside(place, width, fault, device::kBadIndex)) continue;
-      const double value = load_float<double>(in.at(row, static_cast<std::uint64_t>(place)), in.dtype);
-      store_float(out.at(row, j), value, out.dtype);
+      const double value = load<double>(in.at(row, static_cast<std::uint64_t>(place)), in.dtype);
+      store(out.at(row, j), value, out.dtype);
     }
   }
 };

@@ -59,7 +59,7 @@ struct BlockPair {
 // visit(pair) for the blocks of keys that the queries from `query` on see.
 template <class Visit>
 void for_each_key_block(std::uint64_t query, std::size_t queries, std::uint64_t length, Visit visit) {
-  for (std::uint64_t key = 0; key < query + queries; key += kBlock) {
+  for (std::uint64_t key = 0; key < std::min<std::uint64_t>(query + queries, length); key += kBlock) {
     visit(BlockPair{query, key, queries, std::min<std::uint64_t>(kBlock, length - key)});
   }
 }
@@ -109,9 +109,14 @@ struct RowState {
   C logsumexp(std::size_t i) const { return largest[i] + std::log(total[i]); }
 };
 
+// Where the first query stands: after the keys of earlier tokens or, where nothing is hidden, after all.
+std::uint64_t first_place(const KernelCall& call, const Matrix& q, const Matrix& k) {
+  return call.attr.i[1] != 0 ? k.rows : k.rows - q.rows;
+}
+
 template <class C>
-void attend(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& out, const Matrix& logsumexp, C scale) {
-  const std::uint64_t before = k.rows - q.rows;  // keys of earlier tokens, which every query sees
+void attend(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& out, const Matrix& logsumexp, C scale,
+            std::uint64_t before) {
   std::vector<C> queries, values, s, o;
   for (std::uint64_t first = 0; first < q.rows; first += kBlock) {
     const std::size_t count = std::min<std::uint64_t>(kBlock, q.rows - first);
@@ -138,6 +143,7 @@ void attend(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& out
 
 struct Operands {
   Matrix gradient, q, k, v, out, logsumexp;
+  std::uint64_t before = 0;  // as first_place() has it
 };
 
 // The stored logsumexp is fp32, which is too coarse for gradients in fp64: there it is computed anew.
@@ -151,7 +157,7 @@ std::vector<C> row_logsumexp(const Operands& x, std::uint64_t first, const std::
   }
   RowState<C> state(count);
   std::vector<C> s;
-  for_each_key_block(first, count, x.k.rows, [&](const BlockPair& pair) {
+  for_each_key_block(x.before + first, count, x.k.rows, [&](const BlockPair& pair) {
     scores(s, pair, queries, x.k, scale);
     state.absorb(s, pair, [](std::size_t, C) {});
   });
@@ -186,7 +192,7 @@ void attend_backward(const Operands& x, const Matrix& dq_out, std::vector<C>& dk
     const std::size_t count = std::min<std::uint64_t>(kBlock, x.q.rows - first);
     const QueryBlock<C> block(x, first, count, scale);
     dq.assign(count * d, C{0});
-    for_each_key_block(first, count, x.k.rows, [&](const BlockPair& pair) {
+    for_each_key_block(x.before + first, count, x.k.rows, [&](const BlockPair& pair) {
       scores(p, pair, block.q, x.k, scale);
       load_rows(keys, x.k, pair.key, pair.keys);
       load_rows(values, x.v, pair.key, pair.keys);
@@ -226,8 +232,9 @@ void forward(KernelCall& call) {
   for (std::uint64_t b = 0; b < q.sizes[0]; ++b) {
     for (std::uint64_t head = 0; head < heads; ++head) {
       const std::uint64_t kv_head = head * kv_heads / heads;
-      attend<C>(matrix_of(q, b, head), matrix_of(k, b, kv_head), matrix_of(v, b, kv_head),
-                matrix_of(call.out[0], b, head), column_of(call.out[1], b, head), scale);
+      const Matrix queries = matrix_of(q, b, head), keys = matrix_of(k, b, kv_head);
+      attend<C>(queries, keys, matrix_of(v, b, kv_head), matrix_of(call.out[0], b, head),
+                column_of(call.out[1], b, head), scale, first_place(call, queries, keys));
     }
   }
 }
@@ -241,8 +248,14 @@ void backward(KernelCall& call) {
     std::vector<C> dk, dv;
     for (std::uint64_t head = 0; head < heads; ++head) {
       const std::uint64_t kv_head = head * kv_heads / heads;
-      const Operands x{matrix_of(in[0], b, head),    matrix_of(in[1], b, head), matrix_of(in[2], b, kv_head),
-                       matrix_of(in[3], b, kv_head), matrix_of(in[4], b, head), column_of(in[5], b, head)};
+      const Matrix queries = matrix_of(in[1], b, head), keys = matrix_of(in[2], b, kv_head);
+      const Operands x{matrix_of(in[0], b, head),
+                       queries,
+                       keys,
+                       matrix_of(in[3], b, kv_head),
+                       matrix_of(in[4], b, head),
+                       column_of(in[5], b, head),
+                       first_place(call, queries, keys)};
       const bool first_of_group = head == 0 || (head - 1) * kv_heads / heads != kv_head;
       const bool last_of_group = head + 1 == heads || (head + 1) * kv_heads / heads != kv_head;
       if (first_of_group) {
@@ -362,8 +375,13 @@ void backward_biased(KernelCall& call) {
   const HostView& bias = in[6];
   for (std::uint64_t b = 0; b < in[1].sizes[0]; ++b) {
     for (std::uint64_t head = 0; head < in[1].sizes[1]; ++head) {
-      const Operands x{matrix_of(in[0], b, head), matrix_of(in[1], b, head), matrix_of(in[2], b, head),
-                       matrix_of(in[3], b, head), matrix_of(in[4], b, head), column_of(in[5], b, head)};
+      const Operands x{matrix_of(in[0], b, head),
+                       matrix_of(in[1], b, head),
+                       matrix_of(in[2], b, head),
+                       matrix_of(in[3], b, head),
+                       matrix_of(in[4], b, head),
+                       column_of(in[5], b, head),
+                       0};
       biased_head_backward<C>(
           x, matrix_of(bias, bias.sizes[0] == 1 ? 0 : b, 0),
           {matrix_of(call.out[0], b, head), matrix_of(call.out[1], b, head), matrix_of(call.out[2], b, head)},

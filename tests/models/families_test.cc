@@ -174,6 +174,30 @@ TEST(DeepSeek, RefusesAdaptersOnItsRouter) {
   EXPECT_EQ(said("deepseek_v3", Method::lora, {"o_proj"}), "ok");
 }
 
+TEST(Encoders, AreTracedWithTheirMaskedLanguageHeadAlone) {
+  const auto said = [](const char* text, const Recipe& recipe) {
+    const Result<ModelConfig> config = read_model_config(text);
+    return outcome(predict_run(config.value(), recipe));
+  };
+  const char* masked = R"({"model_type":"bert","architectures":["BertForMaskedLM"],"num_hidden_layers":2})";
+  Recipe recipe;
+  recipe.seq = 512;
+  EXPECT_EQ(said(masked, recipe), "ok");
+  EXPECT_EQ(said(R"({"model_type":"bert"})", recipe),
+            "unsupported_recipe where=model_type read=bert expected=variant_step_not_modelled nearest=");
+  EXPECT_EQ(said(R"({"model_type":"bert","architectures":["BertForMaskedLM"],"is_decoder":true})", recipe),
+            "unsupported_recipe where=model_type read=bert expected=variant_step_not_modelled nearest=");
+  recipe.method = Method::qlora;
+  EXPECT_EQ(said(masked, recipe),
+            "unsupported_recipe where=method read=qlora expected=encoder_base_not_quantised nearest=");
+  recipe.method = Method::full;
+  recipe.seq = 513;
+  EXPECT_EQ(said(masked, recipe), "unsupported_recipe where=seq read=513 expected=seq_beyond_positions nearest=");
+  EXPECT_EQ(
+      said(R"({"model_type":"roberta","architectures":["RobertaForMaskedLM"],"max_position_embeddings":514})", recipe),
+      "unsupported_recipe where=seq read=513 expected=seq_beyond_positions nearest=");
+}
+
 TEST(LearnedPositions, EndSomewhere) {
   const Result<ModelConfig> config = read_model_config(R"({"model_type":"gpt2"})");
   Recipe recipe;

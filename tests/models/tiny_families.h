@@ -76,6 +76,9 @@ inline constexpr TinyFamily kFamilies[] = {
     {"llama4_text", R"("model_type":"llama4_text","num_key_value_heads":2,"head_dim":8,"num_local_experts":4,)"
                     R"("intermediate_size_mlp":40,"interleave_moe_layer_step":2,"no_rope_layer_interval":2,)"
                     R"("attention_chunk_size":5,"floor_scale":3)"},
+    {"bert", R"("model_type":"bert","architectures":["BertForMaskedLM"],"attention_probs_dropout_prob":0.0)"},
+    {"roberta", R"("model_type":"roberta","architectures":["RobertaForMaskedLM"],"hidden_dropout_prob":0.0,)"
+                R"("attention_probs_dropout_prob":0.0,"type_vocab_size":1)"},
     {"gpt2", R"("model_type":"gpt2","attn_pdrop":0.0,"resid_pdrop":0.2,"embd_pdrop":0.1)"},
 };
 

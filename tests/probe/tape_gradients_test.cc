@@ -251,6 +251,16 @@ const Program kPrograms[] = {
        const Tensor rows = token_rows(m.x * m.y);
        return gather(rows, topk(rows, {3}).places);
      }},
+    {"attention_both_ways",
+     [](const Material& m) {
+       const Tensor q = heads(m.x * 20.0, kHeads), k = heads(m.y * 20.0, kHeads), v = heads(m.y * m.column, kHeads);
+       return attend(Attention::flash, q, k, v, Tensor(), {.causal = false}).output;
+     }},
+    {"eager_attention_both_ways",
+     [](const Material& m) {
+       const Tensor q = heads(m.x * 20.0, kHeads), k = heads(m.y * 20.0, kHeads), v = heads(m.y * m.column, kHeads);
+       return attend(Attention::eager, q, k, v, Tensor(), {.fp32_softmax = false, .causal = false}).output;
+     }},
     {"scatter",
      [](const Material& m) {
        const Tensor rows = token_rows(m.x * m.y);

@@ -527,6 +527,8 @@ void Maker::routing() {
   add("", OpKind::floor_divide, {keys}, {like(keys, DType::i64)}, {0, {3, 0}});
   add("", OpKind::at_least, {keys}, {like(keys, DType::boolean)}, {0, {4, 0}});
   TestTensor numbers = random(DType::i32, {n}, 0, static_cast<double>(experts) + 2);
+  add("of places", OpKind::gather, {ids({4, experts}, 50), ids({4, chosen}, experts)},
+      {like(ids({4, chosen}, 2), DType::i64)});
   const TestTensor flags = random(DType::boolean, {tokens, experts}, 0, 1.999);
   add("", OpKind::logical_not, {flags}, {like(flags, DType::boolean)});
   add("", OpKind::histc, {numbers}, {like(random(DType::i32, {experts}, 0, 1), DType::i32)});

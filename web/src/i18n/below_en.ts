@@ -96,6 +96,8 @@ export const belowEn = {
   'note.rope_scaling_type_not_computed': 'The rotary scaling of this type changes values, not sizes; it is not computed:',
   'note.quantization_config_ignored': 'The file’s quantization_config is ignored; the recipe’s method decides how weights are held:',
   'note.course_estimate': 'These are the course’s rules of thumb, not an account of tensors.',
+  'note.attention_written_out': 'This family’s class does not take sdpa: transformers then runs its own written-out attention, which keeps every score.',
+  'note.narrow_values_take_the_efficient_kernel': 'Values are narrower than queries, which flash attention does not take: PyTorch runs its memory-efficient kernel.',
   'note.tied_gradient_summed_out_of_place': 'Input and output embedding share one weight; its two gradients are summed into a third tensor.',
   'note.sliding_window_takes_a_mask': 'Beyond the model’s sliding window, transformers hands sdpa a mask: flash attention is out, keys and values are repeated at all query heads, and every layer holds a mask of s x s in 16 bits. A shorter sequence, or flash attention, avoids all three.',
   'note.sdpa_falls_to_math': 'In fp32 with grouped key/value heads, PyTorch’s sdpa has no fused kernel: it falls to its math path, which keeps the whole attention matrix.',

@@ -98,6 +98,8 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'note.rope_scaling_type_not_computed': '此类旋转位置缩放只改变数值，不改变大小；未计算：',
   'note.quantization_config_ignored': '忽略文件中的 quantization_config；权重如何存放由配方的方法决定：',
   'note.course_estimate': '这是课程中的经验公式估算，不是逐个张量的账目。',
+  'note.attention_written_out': '此系列的类不支持 sdpa：transformers 改为运行其自身展开写的注意力，会保留每一个分数。',
+  'note.narrow_values_take_the_efficient_kernel': '值比查询窄，flash attention 不支持：PyTorch 改用 memory-efficient 内核。',
   'note.tied_gradient_summed_out_of_place': '输入与输出嵌入共享同一权重；两份梯度相加写入第三个张量。',
   'note.sliding_window_takes_a_mask': '序列超过模型的滑动窗口后，transformers 会给 sdpa 传入掩码：不能再用 flash attention，键和值重复到所有查询头，每层保存一份 s x s 的 16 位掩码。缩短序列或改用 flash 注意力即可避免。',
   'note.sdpa_falls_to_math': 'fp32 且键值头分组时，PyTorch 的 sdpa 没有融合内核可用，退回 math 实现，会保留完整的注意力矩阵。',

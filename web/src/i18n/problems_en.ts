@@ -31,6 +31,7 @@ export const problemsEn = {
   'reason.adapter_setting_not_modelled': 'The adapter’s setting {where} ({read}) is not modelled yet.',
   'reason.seq_beyond_positions': 'The model has no position embeddings beyond max_position_embeddings, and the sequence is longer ({read}).',
   'reason.course_needs_a_decoder': 'The course’s rules are for decoders.',
+  'reason.encoder_base_not_quantised': 'A quantised base is not modelled for BERT and RoBERTa. Use LoRA or full fine-tuning.',
   'reason.router_takes_no_adapter': 'PEFT cannot adapt the router of this model, which all-linear asks for. Name the layers, such as o_proj, gate_proj, up_proj and down_proj.',
   'reason.flash_has_no_chunks': 'Flash attention cannot see in chunks, and the sequence is longer than one. Use sdpa or eager attention, or a shorter sequence.',
   'reason.router_cannot_be_quantised': 'transformers 5 takes the weight of this model’s router as it is, which fails where bitsandbytes has quantised it. Use LoRA or full fine-tuning.',
