@@ -29,7 +29,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.adapter_setting_not_modelled': '适配器的设置 {where}（{read}）尚未建模。',
   'reason.seq_beyond_positions': '模型没有超出 max_position_embeddings 的位置嵌入，而序列更长（{read}）。',
   'reason.course_needs_a_decoder': '课程的规则适用于解码器。',
-  'reason.encoder_base_not_quantised': 'BERT 与 RoBERTa 的量化基座尚未建模。请使用 LoRA 或全量微调。',
+  'reason.encoder_base_not_quantised': 'BERT 与 RoBERTa 的量化基座尚未建模。请使用 LoRA 或全参数微调。',
   'reason.router_takes_no_adapter': 'PEFT 无法为此模型的路由器添加适配器，而 all-linear 包含它。请写出层名，如 o_proj、gate_proj、up_proj、down_proj。',
   'reason.flash_has_no_chunks': 'flash attention 不支持分块注意力，而序列比一块更长。请使用 sdpa 或 eager，或缩短序列。',
   'reason.router_cannot_be_quantised': 'transformers 5 直接使用此模型路由器的权重，被 bitsandbytes 量化后会出错。请使用 LoRA 或全参数微调。',
