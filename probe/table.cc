@@ -89,6 +89,18 @@ void append_verdict(std::string& out, const Prediction& p) {
   append(out, " Largest block: %s.\n", category_name(v.largest_category));
 }
 
+// Offloaded optimizers and parameters: not on the card, but a machine must have it, once for each of its GPUs.
+void append_host(std::string& out, const Prediction& p) {
+  const std::vector<HostLine> lines = host_ledger(p.trace);
+  if (lines.empty()) return;
+  Bytes sum = 0;
+  for (const HostLine& line : lines)
+    sum = plus(sum, line.bytes);
+  append(out, "\nhost memory of this rank: %s\n", human_bytes(sum).c_str());
+  for (const HostLine& line : lines)
+    append(out, "  %-28s %-18s %12s\n", line.name, category_name(line.category), human_bytes(line.bytes).c_str());
+}
+
 }  // namespace
 
 std::string human_bytes(Bytes bytes) {
@@ -116,6 +128,7 @@ std::string prediction_table(const Prediction& p) {
   append_heading(out, p);
   append_phases(out, p);
   append_ledger(out, p);
+  append_host(out, p);
   append_verdict(out, p);
   return out;
 }

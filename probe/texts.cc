@@ -145,8 +145,23 @@ constexpr Reason kReasons[] = {
     {"loss_needs_two_tokens", "this loss drops the last position, so a sequence needs at least 2 tokens"},
     {"compile_not_modelled", "torch.compile is not modelled yet"},
     {"fsdp_needs_ranks", "FSDP spreads a model over several GPUs; dp says how many, and is 1"},
-    {"ddp_needs_ranks", "buckets belong to DDP: dp of 2 or more, without FSDP"},
-    {"sharded_4_bit_not_modelled", "sharded 4-bit weights are not modelled yet; use lora, or DDP"},
+    {"ddp_needs_ranks", "buckets belong to DDP: dp of 2 or more, without FSDP and ZeRO"},
+    {"deepspeed_keys_want_a_stage",
+     "reduce_bucket_size, prefetch_bucket_size, param_persistence_threshold, max_live_parameters, max_reuse_distance, "
+     "sub_group_size, overlap_comm and reduce_scatter are DeepSpeed's; set zero to 1, 2 or 3, or leave them alone"},
+    {"zero_or_fsdp", "DeepSpeed's ZeRO and FSDP both shard the model; set one of zero and fsdp to 0"},
+    {"zero_needs_ranks",
+     "ZeRO spreads a model's states over several GPUs, and dp is 1; one GPU is modelled with offloading (stage 3: "
+     "offload params)"},
+    {"zero_casts_to_16_bits",
+     "under DeepSpeed precision bf16 (or amp-bf16) and amp-fp16 are modelled: the engine casts the model to 16 bits, "
+     "and "
+     "nothing runs under autocast"},
+    {"zero3_experts_not_modelled", "mixtures of experts under ZeRO-3 are not modelled yet; ZeRO-2 is"},
+    {"zero3_dora_not_modelled", "DoRA under ZeRO-3 is not modelled yet; ZeRO-2 is"},
+    {"offload_steps_with_adam", "an offloaded optimizer is DeepSpeedCPUAdam; use adamw_fused"},
+    {"params_offload_needs_zero3", "DeepSpeed offloads parameters in stage 3 only; use zero 3, or offload optimizer"},
+    {"sharded_4_bit_not_modelled", "sharded 4-bit and 8-bit weights are not modelled yet; use lora, DDP or ZeRO-2"},
     {"fsdp_has_a_mixed_precision_of_its_own",
      "FSDP casts by param_dtype and reduce_dtype; precision is the dtype of the shards, fp32 or bf16, without "
      "autocast"},
@@ -158,9 +173,11 @@ constexpr Reason kReasons[] = {
      "layers"},
     {"optimizer_not_for_shards",
      "this optimizer wants whole matrices, or knows no sharded tensors; torch.optim AdamW and SGD are modelled under "
-     "FSDP"},
-    {"parallelism_not_modelled", "of several GPUs, DDP (dp) and FSDP2 (dp, fsdp 2) of decoders are modelled yet"},
-    {"offload_not_modelled", "offloading is not modelled yet"},
+     "FSDP and ZeRO"},
+    {"parallelism_not_modelled",
+     "of several GPUs, DDP (dp), FSDP2 (dp, fsdp 2) and DeepSpeed's ZeRO (dp, zero) of decoders are modelled yet"},
+    {"offload_not_modelled",
+     "offloading is modelled under DeepSpeed: optimizer with zero 1, 2 or 3, params with zero 3"},
 };
 
 // Kinds of wrong files whose id is no file's name.

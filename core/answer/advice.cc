@@ -52,9 +52,23 @@ void qlora(Recipe& r) {
 
 template <std::uint64_t Gpus>
 void shard(Recipe& r) {
-  if (r.fsdp != 0 || r.dp != 1) return;
+  if (r.fsdp != 0 || r.dp != 1 || r.zero != 0) return;
   r.dp = Gpus;
   r.fsdp = 2;
+}
+
+// ZeRO-Offload: DeepSpeed's stage 2 where no sharding is chosen, even on one GPU.
+void offload_optimizer(Recipe& r) {
+  if (r.task == Task::generate || r.fsdp != 0 || r.offload != Offload::none || !plain_adamw(r)) return;
+  r.offload = Offload::optimizer;
+  r.optimizer = Optimizer::adamw_fused;
+  if (r.zero < 2) r.zero = 2;
+}
+
+// The GPUs that are there, sharing what each of them holds.
+template <std::uint64_t Stage>
+void raise_stage(Recipe& r) {
+  if (r.dp > 1 && r.fsdp == 0 && r.zero < Stage && r.stack != Stack::megatron) r.zero = Stage;
 }
 
 constexpr Row kRows[] = {
@@ -71,7 +85,13 @@ constexpr Row kRows[] = {
        if (plain_adamw(r) || r.optimizer == Optimizer::adamw_8bit) r.optimizer = Optimizer::paged_adamw_8bit;
      }},
     {"optimizer_adafactor", replace_adamw<Optimizer::adafactor_hf>},
-    {"offload_optimizer", set<&Recipe::offload, Offload::optimizer>},
+    {"offload_optimizer", offload_optimizer},
+    {"offload_params",
+     [](Recipe& r) {
+       if (r.zero == 3) r.offload = Offload::params;
+     }},
+    {"zero_2", raise_stage<2>},
+    {"zero_3", raise_stage<3>},
     {"method_lora",
      [](Recipe& r) {
        if (r.method == Method::full) r.method = Method::lora;

@@ -75,7 +75,7 @@ void write_line(JsonWriter& out, const Trace& trace, Optimizer optimizer, const 
   }
   out.end_array();
   out.member("element_bytes", element_bytes(line.dtype)).member("count", line.count).member("bytes", line.bytes);
-  out.member("source", source_of(line.category, line.op, optimizer)).end_object();
+  out.member("source", source_of(trace.names[line.scope], line.category, line.op, optimizer)).end_object();
 }
 
 void write_categories(JsonWriter& out, const Ledger& ledger) {
@@ -162,6 +162,10 @@ bool skips_passes(const Prediction& p) {
                      [](const std::string& phase) { return phase.starts_with(kSkippedPhase); });
 }
 
+bool under_deepspeed(const Prediction& p) {
+  return p.recipe.zero != 0 && p.recipe.stack != Stack::course && p.recipe.stack != Stack::megatron;
+}
+
 constexpr NotModelled kNotModelled[] = {
     {"embedding_backward_sort_scratch", trains_decoder},
     {"kernel_launch_scratch", [](const Prediction& p) { return p.recipe.stack != Stack::course; }},
@@ -179,6 +183,13 @@ constexpr NotModelled kNotModelled[] = {
        return times(times(p.recipe.dp, p.recipe.cp), times(p.recipe.tp, p.recipe.pp)) > 1 &&
               p.recipe.stack != Stack::course;
      }},
+    {"deferred_frees_of_side_streams",
+     [](const Prediction& p) {
+       const bool overlaps = p.recipe.overlap_comm == OverlapComm::automatic ? p.recipe.zero == 3
+                                                                             : p.recipe.overlap_comm == OverlapComm::on;
+       return under_deepspeed(p) && overlaps;
+     }},
+    {"pinned_host_rounding", [](const Prediction& p) { return !p.trace.host.empty(); }},
     {"ring_attention_buffers", [](const Prediction& p) { return p.recipe.cp > 1; }},
     {"pipeline_tensors_awaiting_collection", [](const Prediction& p) { return p.stages.size() > 1; }},
     {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},
@@ -268,6 +279,15 @@ constexpr Note kNotes[] = {
        return p.recipe.loss == Loss::fused_linear && p.recipe.method == Method::full &&
               p.recipe.precision == Precision::bf16;
      }},
+    {"zero_numbers_are_rank_0s", under_deepspeed},
+    {"zero_first_pass_is_recorded", [](const Prediction& p) { return under_deepspeed(p) && p.recipe.zero == 3; }},
+    {"deepspeed_casts_parameters",
+     [](const Prediction& p) {
+       const Recipe& r = p.recipe;
+       const bool adapters = r.method != Method::full && r.zero != 3 && r.adapter_dtype == AdapterDtype::fp32;
+       const bool prepared = r.method == Method::qlora && r.prepare_kbit;
+       return under_deepspeed(p) && (adapters || prepared || r.precision == Precision::amp_bf16);
+     }},
     {"adapters_outside_parameter_count", [](const Prediction& p) { return p.recipe.method != Method::full; }},
 };
 
@@ -349,6 +369,21 @@ void write_stages(JsonWriter& out, const Prediction& p) {
   out.end_array().end_object();
 }
 
+// What an offloading framework keeps in host memory. Pinned buffers may be larger (docs/not-modelled.md).
+void write_host(JsonWriter& out, const Trace& trace) {
+  const std::vector<HostLine> lines = host_ledger(trace);
+  if (lines.empty()) return;
+  Bytes sum = 0;
+  for (const HostLine& line : lines)
+    sum = plus(sum, line.bytes);
+  out.key("host_memory").begin_object().member("tensor_bytes", sum).key("tensors").begin_array();
+  for (const HostLine& line : lines) {
+    out.begin_object().member("name", line.name).member("category", category_name(line.category));
+    out.member("dtype", info(line.dtype).name).member("count", line.count).member("bytes", line.bytes).end_object();
+  }
+  out.end_array().end_object();
+}
+
 void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, const double* milliseconds) {
   out.key("phases").begin_array();
   for (const PhasePeak& peak : replay.phases) {
@@ -395,6 +430,7 @@ std::string write_report(const Prediction& p, std::size_t timeline_points) {
   write_stages(out, p);
   write_phases(out, p.trace, p.replay);
   write_at_peak(out, p.config, p.recipe, p.trace, p.replay, p.at_peak);
+  write_host(out, p.trace);
   write_timeline(out, p, timeline_points);
   write_verdict(out, p);
   write_remarks(out, p);

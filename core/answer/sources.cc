@@ -52,6 +52,25 @@ constexpr SourceRow kSources[] = {
     {OpKind::stack, "pytorch torch/nn/utils/clip_grad.py"},
 };
 
+struct NameSource {
+  std::string_view beginning;
+  const char* source;
+};
+
+// DeepSpeed's buffers, by the names that core/parallel gives them; longer beginnings first.
+constexpr NameSource kNameSources[] = {
+    {"zero.all_gather", "deepspeed zero/partition_parameters.py _all_gather_coalesced"},
+    {"zero.gather", "deepspeed zero/partition_parameters.py AllGatherCoalescedHandle, _all_gather_sequential"},
+    {"zero.persistent", "deepspeed zero/stage3.py _post_step (persistent_parameters)"},
+    {"zero.reduce_bucket", "deepspeed zero/stage_1_and_2.py setup_buckets; stage3.py _setup_for_real_optimizer"},
+    {"zero.reduce", "deepspeed zero/stage_1_and_2.py allreduce_bucket; comm/coalesced_collectives.py"},
+    {"zero.gradient_partitions", "deepspeed zero/stage3.py grad_partitions_flat_buffer"},
+    {"zero.gradient_partition", "deepspeed zero/stage_1_and_2.py copy_grads_in_partition"},
+    {"zero.param_partitions", "deepspeed zero/stage3.py _create_fp16_partitions_with_defragmentation"},
+    {"zero.params", "deepspeed zero/stage_1_and_2.py flatten_dense_tensors_aligned"},
+    {"zero.", "deepspeed zero/stage_1_and_2.py, stage3.py"},
+};
+
 struct OptimizerSource {
   Optimizer optimizer;
   const char* source;
@@ -79,7 +98,10 @@ const char* optimizer_source(Optimizer optimizer) {
 
 }  // namespace
 
-const char* source_of(Category category, OpKind op, Optimizer optimizer) {
+const char* source_of(std::string_view name, Category category, OpKind op, Optimizer optimizer) {
+  for (const NameSource& row : kNameSources) {
+    if (name.starts_with(row.beginning)) return row.source;
+  }
   if (category == Category::kv_cache) return "transformers cache_utils.py";
   if (category == Category::communication && op == OpKind::zeros) return "pytorch c10d/reducer.cpp initialize_buckets";
   if (category == Category::optimizer_states || op == OpKind::optimizer_math) return optimizer_source(optimizer);

@@ -39,6 +39,7 @@ constexpr const char* kWeights[] = {"unquantised", "int8", "nf4"};
 constexpr const char* kKvCache[] = {"dynamic", "static", "quantized"};
 constexpr const char* kPrefillLogits[] = {"last", "all"};
 constexpr const char* kPipelineSchedule[] = {"1f1b", "interleaved"};
+constexpr const char* kOverlapComm[] = {"auto", "on", "off"};
 
 static_assert(std::size(kStack) == static_cast<std::size_t>(Stack::course) + 1);
 static_assert(std::size(kPrecision) == static_cast<std::size_t>(Precision::megatron_bf16_bf16grad) + 1);
@@ -50,9 +51,10 @@ static_assert(std::size(kWeights) == static_cast<std::size_t>(Weights::nf4) + 1)
 static_assert(std::size(kKvCache) == static_cast<std::size_t>(KvCacheKind::quantized) + 1);
 static_assert(std::size(kOffload) == static_cast<std::size_t>(Offload::activations) + 1);
 
-constexpr std::uint64_t kMaxRanks = 65536;    // of one kind of parallelism
-constexpr std::uint64_t kMaxNames = 64;       // LoRA targets
-constexpr std::uint64_t kMaxNameBytes = 128;  // of one target
+constexpr std::uint64_t kMaxRanks = 65536;                      // of one kind of parallelism
+constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;  // of a buffer or a limit of DeepSpeed's
+constexpr std::uint64_t kMaxNames = 64;                         // LoRA targets
+constexpr std::uint64_t kMaxNameBytes = 128;                    // of one target
 constexpr std::uint64_t kMaxMemory = std::uint64_t{1} << 50;
 
 using Read = std::optional<Problem> (*)(const RecipeKey& key, const Json& json, Recipe& recipe);
@@ -203,6 +205,14 @@ constexpr std::array kRows = {
     integer<&Recipe::ep>("ep", 1, kMaxRanks),
     flag<&Recipe::sequence_parallel>("sequence_parallel"),
     integer<&Recipe::zero>("zero", 0, 3),
+    integer<&Recipe::reduce_bucket_size>("reduce_bucket_size", 0, kMaxElements),
+    integer<&Recipe::prefetch_bucket_size>("prefetch_bucket_size", 0, kMaxElements),
+    integer<&Recipe::param_persistence_threshold>("param_persistence_threshold", 0, kMaxElements),
+    integer<&Recipe::max_live_parameters>("max_live_parameters", 0, kMaxElements),
+    integer<&Recipe::max_reuse_distance>("max_reuse_distance", 0, kMaxElements),
+    integer<&Recipe::sub_group_size>("sub_group_size", 1, kMaxElements),
+    choice<&Recipe::overlap_comm>("overlap_comm", kOverlapComm),
+    flag<&Recipe::reduce_scatter>("reduce_scatter"),
     choice<&Recipe::pipeline_schedule>("pipeline_schedule", kPipelineSchedule),
     integer<&Recipe::micro_batches>("micro_batches", 1, 65536),
     integer<&Recipe::fsdp>("fsdp", 0, 2),

@@ -49,6 +49,7 @@ enum class Weights : std::uint8_t { unquantised, int8, nf4 };
 enum class KvCacheKind : std::uint8_t { dynamic, fixed, quantized };  // "dynamic", "static", "quantized"
 enum class PrefillLogits : std::uint8_t { last, all };
 enum class PipelineSchedule : std::uint8_t { one_f_one_b, interleaved };  // "1f1b", "interleaved"
+enum class OverlapComm : std::uint8_t { automatic, on, off };             // "auto"
 
 struct Recipe {
   Stack stack = Stack::hf;
@@ -80,6 +81,12 @@ struct Recipe {
   std::uint64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   bool sequence_parallel = false;
   std::uint64_t zero = 0;
+  // DeepSpeed's keys, in elements; 0: as Hugging Face's Trainer fills in "auto" (parallel/deepspeed.h).
+  std::uint64_t reduce_bucket_size = 0, prefetch_bucket_size = 0, param_persistence_threshold = 0;
+  std::uint64_t max_live_parameters = 1'000'000'000, max_reuse_distance = 1'000'000'000;
+  std::uint64_t sub_group_size = 1'000'000'000;
+  OverlapComm overlap_comm = OverlapComm::automatic;
+  bool reduce_scatter = true;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
   std::uint64_t micro_batches = 1;
   std::uint64_t fsdp = 0;

@@ -47,6 +47,7 @@ class CachingAllocator {
   // freed. Of the pools of `stream`.
   BlockId allocate(Bytes bytes, Stream stream = Stream::compute);
   void release(BlockId block);
+  void empty_cache() { give_back_cached(); }  // torch.cuda.empty_cache()
 
   // Virtual; the store knows where that is in real memory.
   std::uint64_t address(BlockId block) const { return blocks_[block].address; }

@@ -13,6 +13,7 @@ void Census::apply(const Event& event) {
       return;
     case EventType::run:
     case EventType::mark:
+    case EventType::empty_cache:
       return;
   }
 }

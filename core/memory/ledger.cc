@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 
 #include "core/base/order.h"
 #include "core/memory/census.h"
@@ -109,6 +110,20 @@ Ledger ledger_at(const Trace& trace, std::uint32_t event) {
     sum = plus(sum, ledger.categories[c]);
   }
   return ledger;
+}
+
+std::vector<HostLine> host_ledger(const Trace& trace) {
+  std::vector<HostLine> lines;
+  for (const HostBuffer& buffer : trace.host) {
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const HostLine& line) {
+      return std::string_view(line.name) == buffer.name && line.dtype == buffer.dtype;
+    });
+    HostLine& line =
+        same != lines.end() ? *same : lines.emplace_back(HostLine{buffer.name, buffer.category, buffer.dtype});
+    ++line.count;
+    line.bytes = plus(line.bytes, times(buffer.elements, element_bytes(buffer.dtype)));
+  }
+  return lines;
 }
 
 }  // namespace ledger

@@ -33,4 +33,14 @@ struct Ledger {
 // What is alive just after event number `event` of `trace`.
 Ledger ledger_at(const Trace& trace, std::uint32_t event);
 
+// Host memory of a trace, buffers of one name and dtype on one line, in the order of their making.
+struct HostLine {
+  const char* name;
+  Category category;
+  DType dtype;
+  std::uint64_t count = 0;
+  Bytes bytes = 0;
+};
+std::vector<HostLine> host_ledger(const Trace& trace);
+
 }  // namespace ledger

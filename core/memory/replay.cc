@@ -15,24 +15,43 @@ struct Slot {
   bool workspace = false;
 };
 
-// Scopes of side streams, by number; kNoName where the trace has none.
-struct SideScopes {
-  static constexpr NameId kNoName = ~NameId{0};
-  NameId all_gather = kNoName, reduce_scatter = kNoName;
+struct SideScope {
+  const char* name;
+  Stream stream;
+  bool gradients_only;  // the flat input of FSDP's reduce-scatter is made on the stream that computes
+};
 
+constexpr SideScope kSideScopes[] = {
+    {kAllGatherScope, Stream::all_gather, false},      {kReduceScatterScope, Stream::reduce_scatter, true},
+    {kZeroGatherScope, Stream::all_gather, false},     {kZeroGatheredScope, Stream::all_gather, false},
+    {kZeroReduceScope, Stream::reduce_scatter, false},
+};
+
+// The scopes of side streams that a trace has, by number.
+class SideScopes {
+ public:
   explicit SideScopes(const Trace& trace) {
     for (std::size_t i = 0; i < trace.names.size(); ++i) {
-      if (trace.names[i] == kAllGatherScope) all_gather = static_cast<NameId>(i);
-      if (trace.names[i] == kReduceScatterScope) reduce_scatter = static_cast<NameId>(i);
+      for (const SideScope& side : kSideScopes) {
+        if (trace.names[i] == side.name) found_.push_back({static_cast<NameId>(i), &side});
+      }
     }
   }
 
-  // The flat input of a reduce-scatter is made on the stream that computes.
   Stream of(const StorageInfo& storage) const {
-    if (storage.scope == all_gather) return Stream::all_gather;
-    if (storage.scope == reduce_scatter && storage.category == Category::gradients) return Stream::reduce_scatter;
+    for (const Found& found : found_) {
+      if (storage.scope != found.scope) continue;
+      if (!found.side->gradients_only || storage.category == Category::gradients) return found.side->stream;
+    }
     return Stream::compute;
   }
+
+ private:
+  struct Found {
+    NameId scope;
+    const SideScope* side;
+  };
+  std::vector<Found> found_;
 };
 
 class Player {
@@ -84,6 +103,10 @@ Replay Player::play() {
         break;
       case EventType::mark:
         on_mark(i, event.id);
+        break;
+      case EventType::empty_cache:
+        allocator_.empty_cache();
+        sample(i);
         break;
       case EventType::label:  // other name, same bytes: no label leads into or out of workspace
         break;

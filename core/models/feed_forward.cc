@@ -94,7 +94,10 @@ Tensor FeedForward::forward(const Tensor& x) const {
   constexpr Tensor (*kForward[])(const FeedForward&, const Tensor&) = {gated, gated_fused, plain};
   std::optional<Tape::Scope> scope;
   if (name[0] != '\0') scope.emplace(x.tape(), name);
-  return ledger::dropout(kForward[static_cast<std::size_t>(feed)](*this, x), dropout);
+  enter_module(this, x);
+  const Tensor output = ledger::dropout(kForward[static_cast<std::size_t>(feed)](*this, x), dropout);
+  leave_module(this, output);
+  return output;
 }
 
 }  // namespace ledger

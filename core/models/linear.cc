@@ -122,7 +122,8 @@ Tensor Linear::base(const Tensor& x) const {
   if (int8) return matmul_8bit(x, *int8, bias);
   if (!quantised) {
     constexpr Tensor (*kProducts[])(const Tensor&, const Tensor&, const Tensor&) = {linear, conv1d, linear_by_matmul};
-    return kProducts[static_cast<std::size_t>(product)](x, weight, bias);
+    const auto forward = kProducts[static_cast<std::size_t>(product)];
+    return call_module(this, {&weight, &bias}, x, [&](const Tensor& seen) { return forward(seen, weight, bias); });
   }
   // Linear4bit.forward: the input in the compute dtype, the result back in the input's.
   const Tensor input = to(x, DType::bf16);
@@ -136,10 +137,16 @@ Tensor Linear::base(const Tensor& x) const {
 
 Tensor Linear::forward(const Tensor& x) const {
   const Tape::Scope scope(x.tape(), name);
+  if (!adapter) return base(x);
+  enter_module(&*adapter, x);  // PEFT's layer around it
   Tensor result = base(x);
-  if (!adapter) return result;
-  if (int8) return with_lora_8bit(x, std::move(result));
-  return quantised ? with_lora_4bit(x, std::move(result)) : with_lora(x, std::move(result));
+  if (int8) {
+    result = with_lora_8bit(x, std::move(result));
+  } else {
+    result = quantised ? with_lora_4bit(x, std::move(result)) : with_lora(x, std::move(result));
+  }
+  leave_module(&*adapter, result);
+  return result;
 }
 
 namespace {
@@ -150,11 +157,13 @@ Tensor delta(const Adapter& adapter, const Tensor& x) {
   Tensor t;
   {
     const Tape::Scope scope(x.tape(), "lora_A");
-    t = linear(dropout(x, adapter.dropout), adapter.a, no_bias);
+    const Tensor dropped = dropout(x, adapter.dropout);
+    t = call_module(&adapter.a, {&adapter.a}, dropped,
+                    [&](const Tensor& seen) { return linear(seen, adapter.a, no_bias); });
   }
   {
     const Tape::Scope scope(x.tape(), "lora_B");
-    t = linear(t, adapter.b, no_bias);
+    t = call_module(&adapter.b, {&adapter.b}, t, [&](const Tensor& seen) { return linear(seen, adapter.b, no_bias); });
   }
   return t * adapter.scaling;
 }

@@ -251,6 +251,7 @@ Tensor Llama::forward_with_loss(const Tensor& ids) {
   const HeadLossFunction head_loss = head_loss_of(options_.loss);
   if (head_loss == nullptr) return full_logits_loss(hidden, ids);
   const Tape::Scope scope(ids.tape(), "loss");
+  if (ModuleHooks* const hooks = ids.tape().module_hooks()) hooks->read_elsewhere(lm_head_.weight);
   const HeadLoss result = head_loss(hidden, lm_head_.weight, ids);
   if (options_.keep_outputs) outputs_ = result.metric;
   return result.loss;

@@ -110,7 +110,7 @@ Embedding Embedding::make(ModuleBuilder& builder, const std::string& path, const
 
 Tensor Embedding::forward(const Tensor& ids) const {
   const Tape::Scope scope(ids.tape(), name);
-  return embedding(weight, ids);
+  return call_module(this, {&weight}, ids, [&](const Tensor& seen) { return embedding(weight, seen); });
 }
 
 }  // namespace ledger

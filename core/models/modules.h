@@ -80,6 +80,28 @@ class ModuleBuilder {
   bool without_adapters_ = false;
 };
 
+// module(input): forward(input) between the hooks of whoever has the module's parameters (trace/module_hooks.h).
+template <typename Forward>
+Tensor call_module(const void* module, std::initializer_list<const Tensor*> parameters, const Tensor& input,
+                   Forward forward) {
+  Tape& tape = input.tape();
+  if (tape.module_hooks() == nullptr) return forward(input);
+  const ModuleCall call{module, std::span(parameters.begin(), parameters.size())};
+  const Tensor seen = tape.module_hooks()->before_module(call, input);
+  Tensor output = forward(seen);
+  // A recomputation that has all it wants is left by an exception: nothing after it runs.
+  if (tape.module_hooks() != nullptr) tape.module_hooks()->after_module(call, output);
+  return output;
+}
+
+// The same for a module that only calls others.
+inline void enter_module(const void* module, const Tensor& input) {
+  if (ModuleHooks* const hooks = input.tape().module_hooks()) hooks->before_module({module, {}}, input);
+}
+inline void leave_module(const void* module, const Tensor& output) {
+  if (ModuleHooks* const hooks = output.tape().module_hooks()) hooks->after_module({module, {}}, output);
+}
+
 // nn.Embedding. weight [V, h].
 struct Embedding {
   const char* name = "";

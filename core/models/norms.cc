@@ -72,7 +72,8 @@ Norm Norm::make(ModuleBuilder& builder, const std::string& path, const char* nam
 Tensor Norm::forward(const Tensor& x) const {
   constexpr Tensor (*kForward[])(const Norm&, const Tensor&) = {rms, rms_gemma, rms_late, layer, cohere, bare};
   const Tape::Scope scope(x.tape(), name);
-  return kForward[static_cast<std::size_t>(kind)](*this, x);
+  const auto forward = kForward[static_cast<std::size_t>(kind)];
+  return call_module(this, {&weight, &bias}, x, [&](const Tensor& seen) { return forward(*this, seen); });
 }
 
 }  // namespace ledger

@@ -145,6 +145,7 @@ Attended SelfAttention::attend_heads(Heads& heads, const LayerContext& context, 
 std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const LayerContext& context,
                                                  const DecoderDims& n) const {
   const Tape::Scope scope(hidden.tape(), name);
+  enter_module(this, hidden);
   Heads heads = project(hidden, context.rotary, n);
   Turned parts;  // alive until this returns
   if (turned && context.rotary.cos && !latent) {
@@ -171,6 +172,7 @@ std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const Lay
   attended.output = o.forward(attended.output);
   const Tape::Scope resid(hidden.tape(), "resid_dropout");
   attended.output = ledger::dropout(attended.output, dropout);
+  leave_module(this, attended.output);
   return {std::move(attended.output), std::move(attended.weights)};
 }
 

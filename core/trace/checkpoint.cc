@@ -144,6 +144,13 @@ Tensor Tape::rerun(CheckpointFrame& frame, const Tensor& input, const Tensor& gr
 void Tape::before_gradient_of(const Tensor& output, std::function<void()> hook) {
   Node* node = output.impl()->grad_fn;
   if (node == nullptr) return;
+  if (node->hook >= 0) {  // the output of a module that is the last in another: the outer one's comes first
+    const auto inner = static_cast<std::size_t>(node->hook);
+    hook = [this, inner, outer = std::move(hook)] {
+      outer();
+      call_hook(inner);
+    };
+  }
   node->hook = static_cast<std::int32_t>(hooks_.size());
   hooks_.push_back(std::move(hook));
 }

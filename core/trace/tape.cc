@@ -172,6 +172,21 @@ void Tape::free_storage(const Tensor& tensor) {
   if (id != kNoStorage) trace_.events.push_back({EventType::free, Category::activations, id});
 }
 
+void Tape::empty_cache() {
+  if (!muted_) trace_.events.push_back({EventType::empty_cache, category_, 0});
+}
+
+void Tape::set_data(const Tensor& tensor, const Tensor& source) {
+  TensorImpl& impl = *tensor.impl();
+  const TensorImpl& from = *source.impl();
+  ++from.storage->refs;
+  release_storage(std::exchange(impl.storage, from.storage));
+  impl.dtype = from.dtype;
+  impl.strides = from.strides;
+  impl.contiguous = from.contiguous;
+  impl.offset = from.offset;
+}
+
 Tensor Tape::scratch(const Shape& shape, DType dtype) {
   const In in(*this, Category::workspace);
   Tensor tensor = empty(OpKind::workspace, shape, dtype);

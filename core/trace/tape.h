@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/trace/module_hooks.h"
 #include "core/trace/node.h"
 #include "core/trace/slab.h"
 #include "core/trace/tensor.h"
@@ -62,6 +63,9 @@ class Tape {
   Tensor unbacked(const Shape& shape, DType dtype);
   void alloc_storage(const Tensor& tensor, const Shape& flat, OpKind op);
   void free_storage(const Tensor& tensor);
+  void empty_cache();
+  // tensor.data = source: the handle stays, its old memory goes unless somebody else holds it.
+  void set_data(const Tensor& tensor, const Tensor& source);
 
   // Records that `op` ran. Call after its outputs were allocated.
   void run(OpKind op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outputs, Attr attr = {});
@@ -117,8 +121,13 @@ class Tape {
   // tensor.requires_grad_(): makes a leaf of a tensor that no graph leads to.
   void require_grad(const Tensor& tensor);
 
+  // Around the call of every module that has parameters (call_module in modules.h); null: nobody asks.
+  void set_module_hooks(ModuleHooks* hooks) { module_hooks_ = hooks; }
+  ModuleHooks* module_hooks() const { return muted_ ? nullptr : module_hooks_; }
+
   // --- modes ---------------------------------------------------------------------------------------------------------
   bool grad_enabled() const { return grad_enabled_; }
+  bool in_backward() const { return in_backward_; }
   bool autocast_enabled() const { return autocast_; }
   DType autocast_dtype() const { return autocast_dtype_; }
   // `tensor` as autocast hands it to an operator of the low-precision or the fp32 list; itself outside autocast.
@@ -260,6 +269,7 @@ class Tape {
   std::int64_t offloaded_ = 0;
   std::vector<std::function<void()>> hooks_, at_backward_end_;
   std::vector<std::function<void(Tensor&)>> leaf_hooks_;
+  ModuleHooks* module_hooks_ = nullptr;
   Node recompute_node_;  // stands in for nodes of a recomputation, whose graph is thrown away
   std::vector<TensorImpl*> autocast_cached_;
   std::vector<Node*> dying_;

@@ -82,11 +82,12 @@ struct Run {
 };
 
 enum class EventType : std::uint8_t {
-  alloc,  // id: storage
-  free,   // id: storage
-  run,    // id: running number of the operator; index into Trace::runs when the trace has operands
-  label,  // id: storage; it is `category` from here on
-  mark,   // id: index into Trace::phases; the phase begins here
+  alloc,        // id: storage
+  free,         // id: storage
+  run,          // id: running number of the operator; index into Trace::runs when the trace has operands
+  label,        // id: storage; it is `category` from here on
+  mark,         // id: index into Trace::phases; the phase begins here
+  empty_cache,  // torch.cuda.empty_cache(): segments without a live block go back to the driver
 };
 
 struct Event {
@@ -103,6 +104,14 @@ struct Parameter {
   enum class Role : std::uint8_t { matrix, bias, norm } role = Role::matrix;
   bool trainable = true;
   std::uint64_t elements = 0;  // of the whole parameter, of which the storage may be a shard; 0: as many as it has
+};
+
+// A buffer in host memory, which no event mentions: it stays.
+struct HostBuffer {
+  const char* name;
+  Category category = Category::weights;
+  DType dtype = DType::f32;
+  std::uint64_t elements = 0;
 };
 
 inline constexpr StorageId kNoStorage = ~StorageId{0};
@@ -139,6 +148,7 @@ struct Trace {
   std::vector<StorageId> losses;  // scalar loss of each step, in order; read after the step's forward phase
   AdamW adamw;
   RopeScaling rope;
+  std::vector<HostBuffer> host;  // what an offloading framework keeps in host memory, from loading to the end
   std::uint64_t vocab_size = 0;  // token ids are below this
 
   bool has_operands = false;

@@ -6,6 +6,7 @@
 #include "core/models/causal_lm_loss.h"
 #include "core/models/model.h"
 #include "core/parallel/ddp.h"
+#include "core/parallel/deepspeed.h"
 #include "core/parallel/fsdp2.h"
 #include "core/training/optimizer.h"
 #include "core/training/support.h"
@@ -19,8 +20,15 @@ constexpr std::size_t kUsualEventsPerLayer = 480, kUsualStoragesPerLayer = 150; 
 constexpr std::uint64_t kEventsPerChunk = 60;                                    // of a loss
 constexpr std::uint64_t kMostEvents = 8u << 20;
 
+// Under DeepSpeed: the engine casts every floating-point parameter, whatever dtype it came in (engine.py,
+// _cast_module_mixed_precision; fp16 is Trainer's fp16=True).
+DType engine_dtype(const Recipe& recipe) {
+  return recipe.precision == Precision::amp_fp16 ? DType::f16 : DType::bf16;
+}
+
 // QLoRA prepared by PEFT holds what is not quantised in fp32 (prepare_model_for_kbit_training).
 DType weight_dtype(const Recipe& recipe) {
+  if (recipe.zero != 0) return engine_dtype(recipe);
   if (prepared_for_kbit(recipe)) return DType::f32;
   return recipe.precision == Precision::bf16 ? DType::bf16 : DType::f32;
 }
@@ -35,6 +43,9 @@ LinearPolicy linear_policy(const Recipe& recipe, const TraceOptions& options) {
   policy.alpha = options.lora_alpha;
   policy.targets = recipe.targets;
   policy.adapter_dtype = recipe.adapter_dtype == AdapterDtype::bf16 ? DType::bf16 : DType::f32;
+  // With zero.Init parameters stay as they are: adapters, which PEFT adds later, too.
+  const bool cast = recipe.zero == 1 || recipe.zero == 2 || recipe.adapter_dtype == AdapterDtype::bf16;
+  if (recipe.zero != 0 && cast) policy.adapter_dtype = engine_dtype(recipe);
   if (options.weights == DType::f64) policy.adapter_dtype = DType::f64;  // PEFT makes adapters in the base's dtype
   policy.dropout = recipe.lora_dropout;
   policy.dora = recipe.dora;
@@ -67,6 +78,7 @@ Fsdp2::Options fsdp2_options(const Recipe& recipe) {
 }
 
 bool autocasts(const Recipe& recipe) {
+  if (recipe.zero != 0) return false;  // accelerate leaves precision to DeepSpeed
   return recipe.precision == Precision::amp_bf16 || recipe.precision == Precision::amp_fp16 || recipe.autocast;
 }
 
@@ -109,7 +121,17 @@ class TrainingLoop {
     ModelOptions model = model_options(recipe, options);
     if (recipe.fsdp == 2) units_ = std::make_unique<Fsdp2>(tape_, fsdp2_options(recipe));
     model.units = units_.get();
+    if (recipe.zero != 0) {
+      ZeroOptions zero = zero_options(recipe, config.hidden_size, model.weights);
+      zero.clips = options.max_grad_norm > 0;
+      zero_ = make_zero(tape_, zero, [this] { return partition_step(); });
+      model.units = zero_->units();
+    }
     model_ = build_model(tape_, config, model);
+    if (zero_ != nullptr) {
+      zero_->wrap(model_->trainable());
+      return;
+    }
     if (recipe.dp > 1 && recipe.fsdp == 0) ddp_.emplace(tape_, model_->trainable(), recipe.ddp_bucket_view);
     if (recipe.precision == Precision::amp_fp16) scaler_.emplace(tape_);
   }
@@ -120,23 +142,38 @@ class TrainingLoop {
   }
 
  private:
+  PartitionStep partition_step() {
+    const std::shared_ptr<OptimizerStep> step = make_optimizer(recipe_.optimizer);
+    return [this, step](const std::vector<Tensor>& partitions) { step->step(tape_, partitions); };
+  }
+
   void run_step(const std::string& step) {
     for (std::uint64_t micro = 1; micro <= recipe_.grad_accum; ++micro) {
+      if (zero_ != nullptr) zero_->begin_backward(micro == recipe_.grad_accum);
       run_micro_batch(recipe_.grad_accum == 1 ? step : step + std::to_string(micro) + ".");
     }
     tape_.begin_phase(step + "optimizer");
-    if (scaler_) scaler_->unscale(tape_, model_->trainable());
-    const bool clips = recipe_.stack != Stack::torchtune;  // clip_grad_norm: null in nearly all of its configs
-    if (clips && options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->trainable(), options_.max_grad_norm);
-    optimizer_->step(tape_, model_->trainable());
+    if (zero_ != nullptr) {
+      zero_->step();
+    } else {
+      update();
+    }
     tape_.begin_phase(step + "zero_grad");
     for (Tensor parameter : model_->trainable())
       parameter.clear_grad();
   }
 
+  void update() {
+    if (scaler_) scaler_->unscale(tape_, model_->trainable());
+    const bool clips = recipe_.stack != Stack::torchtune;  // clip_grad_norm: null in nearly all of its configs
+    if (clips && options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->trainable(), options_.max_grad_norm);
+    optimizer_->step(tape_, model_->trainable());
+  }
+
   void run_micro_batch(const std::string& prefix) {
     tape_.begin_phase(prefix + "forward");
     if (!inputs_) inputs_ = model_->make_inputs(tape_);
+    if (zero_ != nullptr) zero_->begin_forward();
     Tensor loss = forward();
     if (options_.operands) tape_.trace().losses.push_back(loss.impl()->storage->id);
     tape_.begin_phase(prefix + "backward");
@@ -146,6 +183,7 @@ class TrainingLoop {
       if (recipe_.grad_accum != 1) loss = loss / static_cast<double>(recipe_.grad_accum);
       if (scaler_) loss = loss * scaler_->scale;
       tape_.backward(loss);
+      if (zero_ != nullptr) zero_->end_backward();
     }
     model_->replace_outputs(Tensor());
   }
@@ -171,6 +209,7 @@ class TrainingLoop {
   const Recipe& recipe_;
   const TraceOptions& options_;
   std::unique_ptr<ParameterUnits> units_;
+  std::unique_ptr<Zero> zero_;
   std::unique_ptr<Model> model_;
   std::optional<Ddp> ddp_;
   std::unique_ptr<OptimizerStep> optimizer_;

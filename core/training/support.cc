@@ -33,6 +33,15 @@ bool adapts_experts(const ModelConfig& c, const Recipe& r) {
   return targets(r, "all-linear") || targets(r, e->router) || targets(r, e->gate) || targets(r, e->down);
 }
 
+bool sets_deepspeed_keys(const Recipe& r) {
+  const Recipe d;
+  return r.reduce_bucket_size != d.reduce_bucket_size || r.prefetch_bucket_size != d.prefetch_bucket_size ||
+         r.param_persistence_threshold != d.param_persistence_threshold ||
+         r.max_live_parameters != d.max_live_parameters || r.max_reuse_distance != d.max_reuse_distance ||
+         r.sub_group_size != d.sub_group_size || r.overlap_comm != d.overlap_comm ||
+         r.reduce_scatter != d.reduce_scatter;
+}
+
 // The output layer is not the last thing before the loss, or has a bias.
 bool logits_are_changed(const ModelConfig& c) {
   return c.logits_divisor != 0 || c.logits_multiplier != 0 || c.logits_softcap != 0 || c.style.head_bias;
@@ -194,20 +203,48 @@ constexpr Refusal kRefusals[] = {
      }},
     {"optimizer", "optimizer_not_for_shards",
      [](const ModelConfig&, const Recipe& r) {
-       return r.fsdp != 0 && r.optimizer != Optimizer::adamw_fused && r.optimizer != Optimizer::adamw_foreach &&
+       const bool shards = r.fsdp != 0 || r.zero != 0;
+       return shards && r.optimizer != Optimizer::adamw_fused && r.optimizer != Optimizer::adamw_foreach &&
               r.optimizer != Optimizer::adamw_forloop && r.optimizer != Optimizer::sgd &&
               r.optimizer != Optimizer::sgd_momentum;
      }},
     {"ddp_bucket_view", "ddp_needs_ranks",
-     [](const ModelConfig&, const Recipe& r) { return r.ddp_bucket_view && (r.dp < 2 || r.fsdp != 0); }},
+     [](const ModelConfig&, const Recipe& r) { return r.ddp_bucket_view && (r.dp < 2 || r.fsdp != 0 || r.zero != 0); }},
     {"tp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.tp != 1; }},
     {"pp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.pp != 1; }},
     {"cp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.cp != 1; }},
     {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
-    {"zero", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero != 0; }},
+    {"zero", "deepspeed_keys_want_a_stage",
+     [](const ModelConfig&, const Recipe& r) { return r.zero == 0 && sets_deepspeed_keys(r); }},
+    {"zero", "zero_or_fsdp", [](const ModelConfig&, const Recipe& r) { return r.zero != 0 && r.fsdp != 0; }},
+    {"zero", "zero_needs_ranks",
+     [](const ModelConfig&, const Recipe& r) {
+       if (r.zero == 0 || r.dp > 1) return false;
+       return r.offload == Offload::none || (r.zero == 3 && r.offload != Offload::params);
+     }},
+    {"precision", "zero_casts_to_16_bits",
+     [](const ModelConfig&, const Recipe& r) { return r.zero != 0 && (r.precision == Precision::fp32 || r.autocast); }},
+    {"zero", "parallelism_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) { return r.zero == 3 && c.architecture == Architecture::plain; }},
+    {"zero", "zero3_experts_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) { return r.zero == 3 && !c.moe.layers.empty(); }},
+    {"method", "sharded_4_bit_not_modelled",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.zero == 3 && (r.method == Method::qlora || r.weights == Weights::int8);
+     }},
+    {"dora", "zero3_dora_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero == 3 && r.dora; }},
+    {"optimizer", "offload_steps_with_adam",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.zero != 0 && r.offload != Offload::none && r.optimizer != Optimizer::adamw_fused;
+     }},
+    {"offload", "params_offload_needs_zero3",
+     [](const ModelConfig&, const Recipe& r) { return r.offload == Offload::params && (r.zero == 1 || r.zero == 2); }},
     {"sequence_parallel", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel; }},
-    {"offload", "offload_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.offload != Offload::none; }},
+    {"offload", "offload_not_modelled",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.offload == Offload::activations || (r.offload != Offload::none && r.zero == 0);
+     }},
 };
 
 }  // namespace
@@ -228,7 +265,7 @@ std::optional<Problem> only_while_generating(const Recipe& recipe) {
 
 bool prepared_for_kbit(const Recipe& r) {
   const bool int8_base = r.weights == Weights::int8 && r.task == Task::training;
-  return (r.method == Method::qlora || int8_base) && r.prepare_kbit;
+  return (r.method == Method::qlora || int8_base) && r.prepare_kbit && r.zero == 0;  // DeepSpeed casts it back
 }
 
 bool fp32_stream(const Recipe& r) {

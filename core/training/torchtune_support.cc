@@ -43,6 +43,7 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.loss == Loss::chunked && r.seq < kTorchtuneChunks; }},
     {"keep_outputs", "stack_drops_outputs", [](const ModelConfig&, const Recipe& r) { return r.keep_outputs; }},
     {"dp", "torchtune_shards_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.dp != 1; }},
+    {"zero", "torchtune_shards_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero != 0; }},
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ struct Refused {
 TEST(Support, RefusalsNameKeyValueAndReason) {
   const Refused cases[] = {
       {"several GPUs in one key", {{"tp", "4"}}, "tp", "4", "parallelism_not_modelled"},
-      {"sharding", {{"zero", "3"}}, "zero", "3", "parallelism_not_modelled"},
+      {"sharding", {{"zero", "3"}}, "zero", "3", "zero_needs_ranks"},
       {"compiled", {{"compile", "true"}}, "compile", "true", "compile_not_modelled"},
       {"offloaded", {{"offload", "params"}}, "offload", "params", "offload_not_modelled"},
       {"heads of another width", {{"stack", "torchtune"}}, "stack", "torchtune", "torchtune_builds_llama_and_mistral"},

@@ -75,10 +75,30 @@ test('TrainingArguments change their part of the present recipe and no more', ()
 
 test('DeepSpeed and accelerate say how a step is spread', () => {
   const zero = readConfiguration('{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto", "bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}');
-  assert.deepEqual([zero.format, zero.recipe], ['DeepSpeed', { batch: 2, precision: 'bf16', zero: 3, offload: 'optimizer' }]);
+  assert.deepEqual([zero.format, zero.recipe], ['DeepSpeed', { autocast: false, fsdp: 0, reduce_bucket_size: 5e8, prefetch_bucket_size: 5e7, param_persistence_threshold: 1e5, batch: 2, precision: 'bf16', zero: 3, offload: 'optimizer' }]);
   const fsdp = readConfiguration('compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n  fsdp_activation_checkpointing: true\n');
   assert.deepEqual(fsdp.recipe, { dp: 8, fsdp: 2, precision: 'fp32', param_dtype: 'bf16', reshard_after_forward: true, checkpointing: 'full' });
   assert.equal(readConfiguration('distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_use_orig_params: true\n').recipe.fsdp, 1);
+});
+
+test('DeepSpeed: sizes, "auto" and what is not modelled', () => {
+  const auto = readConfiguration(JSON.stringify({ zero_optimization: { stage: 3, reduce_bucket_size: 'auto', stage3_prefetch_bucket_size: 'auto', stage3_param_persistence_threshold: 'auto', stage3_max_live_parameters: 1e9, sub_group_size: '1e9', overlap_comm: false, contiguous_gradients: true }, fp16: { enabled: true } }));
+  assert.deepEqual(auto.recipe, {
+    autocast: false, fsdp: 0, reduce_bucket_size: 0, prefetch_bucket_size: 0, param_persistence_threshold: 0, zero: 3, max_live_parameters: 1e9, sub_group_size: 1e9, overlap_comm: 'off', precision: 'amp-fp16',
+  });
+  assert.deepEqual(auto.notModelled, []);
+  const second = readConfiguration('{"zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8, "reduce_scatter": false, "overlap_comm": true}}');
+  assert.deepEqual(second.recipe, { autocast: false, fsdp: 0, reduce_bucket_size: 2e8, zero: 2, reduce_scatter: false, overlap_comm: 'on' });
+  const both = readConfiguration('{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}}');
+  assert.equal(both.recipe.offload, 'params');
+  const plus = readConfiguration('{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "nvme"}, "zero_hpz_partition_size": 8, "zero_quantized_gradients": true, "mics_shard_size": 4, "contiguous_gradients": false}}');
+  assert.deepEqual(plus.notModelled.map((key) => key.split('.').slice(1).join('.')).sort(), ['contiguous_gradients', 'mics_shard_size', 'offload_optimizer.device', 'offload_param.device', 'zero_hpz_partition_size', 'zero_quantized_gradients']);
+});
+
+test('accelerate: DeepSpeed casts, and its sizes are its own', () => {
+  const read = readConfiguration('compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 4\ndeepspeed_config:\n  zero_stage: 2\n  offload_optimizer_device: cpu\n  offload_param_device: none\n');
+  assert.deepEqual(read.recipe, { autocast: false, fsdp: 0, reduce_bucket_size: 5e8, dp: 4, precision: 'bf16', zero: 2, offload: 'optimizer' });
+  assert.deepEqual(read.notModelled, []);
 });
 
 test('torchtune: the builder names model and method', () => {

@@ -56,7 +56,30 @@ export class LedgerView extends LedgerElement {
         ${this.foot(shown)}
       </table></div>
       <p class="total small">${this.total(all)}</p>
-      ${this.letters(all)}`;
+      ${this.letters(all)}
+      ${this.host()}`;
+  }
+
+  // A ledger of its own: none of it is on the card.
+  private host(): TemplateResult | typeof nothing {
+    const { i18n } = this;
+    const host = this.report.host_memory;
+    if (!host) return nothing;
+    return html`<h3>${i18n.t('ledger.host')}</h3>
+      <p class="soft">${i18n.t('ledger.host.intro')}</p>
+      <div class="wrap"><table>
+        <caption class="visually-hidden">${i18n.t('ledger.host')}</caption>
+        <thead><tr>
+          <th scope="col">${i18n.t('ledger.tensor')}</th>
+          <th scope="col">${i18n.t('ledger.dtype')}</th>
+          <th scope="col" class="right">${i18n.t('table.bytes')}</th>
+        </tr></thead>
+        <tbody>${host.tensors.map(({ name, category, dtype, bytes }) => html`<tr>
+          <th scope="row"><span class="swatch c-${category}"></span><span class="mono name">${breakable(name)}</span> <span class="soft">${i18n.category(category)}</span></th>
+          <td class="mono">${dtype}</td>
+          <td class="right" title=${i18n.format.exact(bytes)}>${i18n.bytes(bytes)}</td></tr>`)}</tbody>
+        <tfoot><tr><th scope="row">${i18n.t('table.sum')}</th><td></td><td class="right" title=${i18n.format.exact(host.tensor_bytes)}>${i18n.bytes(host.tensor_bytes)}</td></tr></tfoot>
+      </table></div>`;
   }
 
   private toolbar(tree: readonly Branch[], shown: readonly Line[]): TemplateResult {

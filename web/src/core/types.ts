@@ -142,6 +142,12 @@ export interface Pipeline {
   readonly stages: readonly { readonly tensor_bytes: Bytes; readonly allocated_bytes: Bytes }[];
 }
 
+// Host memory of an offloading framework, for one rank.
+export interface HostMemory {
+  readonly tensor_bytes: Bytes;
+  readonly tensors: readonly { readonly name: string; readonly category: string; readonly dtype: string; readonly count: number; readonly bytes: Bytes }[];
+}
+
 export interface Report {
   readonly schema_version: string;
   readonly kind: 'predicted';
@@ -152,6 +158,7 @@ export interface Report {
   readonly pipeline?: Pipeline;
   readonly phases: readonly Phase[];
   readonly at_peak: AtPeak;
+  readonly host_memory?: HostMemory;
   readonly timeline: Timeline;
   readonly verdict: Verdict;
   readonly not_modelled: readonly string[];

@@ -1,23 +1,51 @@
 // launchers.ts - files that say how a step is spread over GPUs and nothing of the model: accelerate's and DeepSpeed's.
 
-import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, text, type Format, type Row, type Values } from './rows.js';
+import type { Recipe } from '../core/types.js';
+import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, text, type Format, type Row, type Said, type Values } from './rows.js';
 
 // accelerate utils/dataclasses.py (FullyShardedDataParallelPlugin): with mixed precision FSDP2 holds fp32 shards and computes
 // in that precision.
 function mixed(file: Values): Readonly<Record<string, string | boolean>> | undefined {
-  if (text(file['mixed_precision']) !== 'bf16') return undefined;
-  return text(file['distributed_type']) === 'FSDP' ? { precision: 'fp32', param_dtype: 'bf16' } : { autocast: true };
+  const precision = text(file['mixed_precision']), launcher = text(file['distributed_type'])?.toLowerCase();
+  if (launcher === 'deepspeed') return precision === 'bf16' ? { precision: 'bf16' } : precision === 'fp16' ? { precision: 'amp-fp16' } : undefined;
+  if (precision !== 'bf16') return undefined;
+  return launcher === 'fsdp' ? { precision: 'fp32', param_dtype: 'bf16' } : { autocast: true };
 }
 
-// DeepSpeed's own keys, which accelerate's file has under other names.
-const OFFLOADED = { optimizer: { none: {}, cpu: { offload: 'optimizer' } }, params: { none: {}, cpu: { offload: 'params' } } } as const;
+// DeepSpeed's own keys, which accelerate's file has under other names. Offloaded parameters are computed together with an
+// offloaded optimizer only.
 const zeroStage = (key: string): Row => ({ key, says: (value) => { const stage = Number(value); return [0, 1, 2, 3].includes(stage) ? { zero: stage } : undefined; } });
+const offloaded = (optimizer: string, params: string): readonly Row[] => [
+  choice(optimizer, { none: {}, cpu: { offload: 'optimizer' } }),
+  {
+    key: params,
+    says: (value, file): Said => {
+      if (text(value) === 'none') return {};
+      return text(value) === 'cpu' && text(at(file, optimizer)) === 'cpu' ? { offload: 'params' } : 'not_modelled';
+    },
+  },
+];
+
+// runtime/zero/config.py: sizes that the file leaves out are DeepSpeed's own, not those that Trainer makes of "auto". Nothing
+// runs under autocast, and FSDP is off.
+const DEEPSPEED_SIZES = { reduce_bucket_size: 500_000_000, prefetch_bucket_size: 50_000_000, param_persistence_threshold: 100_000 } as const;
+function deepspeedBase(stage: unknown): Recipe {
+  const { reduce_bucket_size, ...third } = DEEPSPEED_SIZES;
+  const zero = Number(stage ?? 0);
+  return zero > 0 ? { autocast: false, fsdp: 0, reduce_bucket_size, ...(zero === 3 ? third : {}) } : {};
+}
+
+// "auto", a number, or one in words: "5e8".
+const elements = (key: string, name: string): Row => ({
+  key: `zero_optimization.${key}`,
+  says: (value) => { if (value === 'auto') return { [name]: 0 }; const number = Math.trunc(Number(value)); return Number.isSafeInteger(number) && number > 0 ? { [name]: number } : 'not_modelled'; },
+});
 
 export const ACCELERATE: Format = {
   name: 'accelerate',
   whole: false,
   is: (file) => 'distributed_type' in file || ('compute_environment' in file && 'num_processes' in file),
-  base: () => ({}),
+  base: (file) => deepspeedBase(at(file, 'deepspeed_config.zero_stage')),
   rows: [
     counts('num_processes', 'dp'),
     choice('distributed_type', { no: { fsdp: 0 }, multi_gpu: { fsdp: 0 }, fsdp: { fsdp: 1 }, deepspeed: { fsdp: 0 } }),
@@ -29,7 +57,8 @@ export const ACCELERATE: Format = {
     notModelled('fsdp_config.fsdp_use_orig_params', (value) => !isOn(value)), notModelled('fsdp_config.fsdp_forward_prefetch', isOn),
     zeroStage('deepspeed_config.zero_stage'),
     counts('deepspeed_config.gradient_accumulation_steps', 'grad_accum'),
-    choice('deepspeed_config.offload_optimizer_device', OFFLOADED.optimizer), choice('deepspeed_config.offload_param_device', OFFLOADED.params),
+    ...offloaded('deepspeed_config.offload_optimizer_device', 'deepspeed_config.offload_param_device'),
+    notModelled('deepspeed_config.zero3_leaf_modules'),
     notModelled('deepspeed_config.deepspeed_config_file'), notModelled('parallelism_config'), notModelled('fp8_config'), notModelled('megatron_lm_config'), notModelled('dynamo_config', (value) => isTable(value) && isSet(value['dynamo_backend'])),
   ],
 };
@@ -39,14 +68,21 @@ export const DEEPSPEED: Format = {
   name: 'DeepSpeed',
   whole: false,
   is: (file) => 'zero_optimization' in file || 'train_micro_batch_size_per_gpu' in file,
-  base: () => ({}),
+  base: (file) => deepspeedBase(at(file, 'zero_optimization.stage')),
   rows: [
     counts('train_micro_batch_size_per_gpu', 'batch'), counts('gradient_accumulation_steps', 'grad_accum'),
     zeroStage('zero_optimization.stage'),
-    choice('zero_optimization.offload_optimizer.device', OFFLOADED.optimizer), choice('zero_optimization.offload_param.device', OFFLOADED.params),
+    ...offloaded('zero_optimization.offload_optimizer.device', 'zero_optimization.offload_param.device'),
+    elements('reduce_bucket_size', 'reduce_bucket_size'), elements('stage3_prefetch_bucket_size', 'prefetch_bucket_size'), elements('stage3_param_persistence_threshold', 'param_persistence_threshold'),
+    elements('stage3_max_live_parameters', 'max_live_parameters'), elements('stage3_max_reuse_distance', 'max_reuse_distance'), elements('sub_group_size', 'sub_group_size'),
+    flag('zero_optimization.overlap_comm', { overlap_comm: 'on' }, { overlap_comm: 'off' }), flag('zero_optimization.reduce_scatter', { reduce_scatter: true }, { reduce_scatter: false }),
     flag('zero_optimization.cpu_offload', { offload: 'optimizer' }),
-    { key: 'bf16.enabled', says: (value) => (isOn(value) ? { precision: 'bf16' } : undefined) }, notModelled('fp16.enabled', isOn),
+    { key: 'bf16.enabled', says: (value) => (isOn(value) ? { precision: 'bf16' } : undefined) }, { key: 'fp16.enabled', says: (value) => (isOn(value) ? { precision: 'amp-fp16' } : undefined) },
     choice('optimizer.type', { adamw: {}, adam: {} }), notModelled('activation_checkpointing.partition_activations', isOn), notModelled('activation_checkpointing.cpu_checkpointing', isOn),
-    notModelled('zero_optimization.zero_quantized_weights', isOn), notModelled('zero_optimization.zero_hpz_partition_size', (value) => (count(value) ?? 1) > 1),
+    // ZeRO++, MiCS, partial offloading, and what lays buffers out in another way.
+    ...['zero_quantized_weights', 'zero_quantized_gradients', 'zero_quantized_nontrainable_weights', 'zeropp_loco_param', 'zenflow', 'round_robin_gradients', 'stage3_use_all_reduce_for_fetch_params', 'stage3_allgather_sequential', 'stage3_module_granularity_threshold', 'leaf_module'].map((key) => notModelled(`zero_optimization.${key}`)),
+    ...['contiguous_gradients', 'use_multi_rank_bucket_allreduce'].map((key) => notModelled(`zero_optimization.${key}`, (value) => !isOn(value))),
+    notModelled('zero_optimization.zero_hpz_partition_size', (value) => (count(value) ?? 1) > 1), notModelled('zero_optimization.mics_shard_size', (value) => (count(value) ?? 0) > 0), notModelled('zero_optimization.offload_optimizer.ratio', (value) => Number(value) < 1),
+    notModelled('data_types.grad_accum_dtype', (value) => text(value) !== 'bf16' && text(value) !== 'fp16'), notModelled('communication_data_type'), notModelled('zero_optimization.stage3_model_persistence_threshold', (value) => value !== 'auto' && Number(value) < 1e12),
   ],
 };

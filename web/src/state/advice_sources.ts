@@ -9,6 +9,7 @@ const QLORA = arxiv('2305.14314', 'Dettmers et al. 2023');
 const LORA = arxiv('2106.09685', 'Hu et al. 2021');
 const FLASH = arxiv('2205.14135', 'Dao et al. 2022');
 const LIGER = arxiv('2410.10989', 'Hsu et al. 2024');
+const ZERO = arxiv('1910.02054', 'Rajbhandari et al. 2019');
 const FSDP = arxiv('2304.11277', 'Zhao et al. 2023');
 const ACCUMULATION: Source = { name: 'transformers', url: 'https://huggingface.co/docs/transformers/perf_train_gpu_one#gradient-accumulation' };
 
@@ -43,4 +44,7 @@ export const ADVICE_SOURCES: Readonly<Record<string, Source>> = {
   expandable_segments: { name: 'PyTorch', url: 'https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf' },
   fsdp_2: FSDP,
   fsdp_8: FSDP,
+  offload_params: arxiv('2104.07857', 'Rajbhandari et al. 2021'),
+  zero_2: ZERO,
+  zero_3: ZERO,
 };

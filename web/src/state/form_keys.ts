@@ -12,8 +12,11 @@ const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'g
 const MORE = ['task', 'stack', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'keep_outputs'];
 const GPUS = [
   'dp', 'tp', 'pp', 'cp', 'ep', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
-  'param_dtype', 'reduce_dtype', 'ddp_bucket_view',
+  'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter',
+  'prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size',
 ];
+const DEEPSPEED = ['reduce_bucket_size', 'overlap_comm', 'reduce_scatter'];
+const ZERO_3 = ['prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size'];
 const DECODER = ['task', ...GENERATING, 'method', 'seq', 'checkpointing', 'attention', 'loss', 'autocast', ...ADAPTER, ...FOUR_BIT];
 
 const ORDER: Readonly<Record<Group, readonly string[]>> = { main: [...MAIN, ...GENERATING], adapter: [...ADAPTER, ...FOUR_BIT], more: MORE, gpus: GPUS };
@@ -30,7 +33,8 @@ export function keysOf(group: Group, keys: readonly RecipeKey[]): RecipeKey[] {
   return keys.filter((key) => groupOf(key.name) === group).sort((a, b) => (place(a) < place(b) ? -1 : 1));
 }
 
-// Adapters have their keys under LoRA and QLoRA alone, 4-bit weights under QLoRA, decoders what plain stacks have not;
+// Adapters have their keys under LoRA and QLoRA alone, 4-bit weights under QLoRA, decoders what plain stacks have not,
+// DeepSpeed's buffers under ZeRO;
 // generating has keys of its own and none that only training reads.
 export function isUsed(name: string, recipe: Recipe, plain: boolean): boolean {
   if (plain && DECODER.includes(name)) return false;
@@ -39,6 +43,8 @@ export function isUsed(name: string, recipe: Recipe, plain: boolean): boolean {
     return ![...TRAINING, ...ADAPTER, ...FOUR_BIT].includes(name);
   }
   if (GENERATING.includes(name)) return false;
+  if (DEEPSPEED.includes(name)) return Number(recipe['zero'] ?? 0) > 0;
+  if (ZERO_3.includes(name)) return Number(recipe['zero'] ?? 0) === 3;
   const method = plain ? 'full' : (recipe['method'] ?? 'full');
   if (FOUR_BIT.includes(name)) return method === 'qlora';
   return !ADAPTER.includes(name) || method !== 'full';

@@ -1,0 +1,80 @@
+// deepspeed.h - DeepSpeed's ZeRO as rank 0 lives it, driven as accelerate drives it: initialize(), then for every
+// micro-batch forward and engine.backward(), and engine.step() after the last one of a step.
+//
+// Source: DeepSpeed 0.19.6, runtime/engine.py and runtime/zero/{stage_1_and_2,stage3,config}.py; accelerate
+// accelerator.py (_prepare_deepspeed), transformers integrations/deepspeed.py (trainer_config_finalize).
+// Not here: ZeRO++ (secondary and quantised partitions), MiCS, ZenFlow, NVMe, experts.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/config/recipe.h"
+#include "core/models/parameter_units.h"
+
+namespace ledger {
+
+struct ZeroOptions {
+  std::uint64_t stage = 1, world = 1;
+  std::uint64_t reduce_bucket = 0, prefetch_bucket = 0, persistence = 0;  // elements
+  std::uint64_t max_live = 0, max_reuse = 0, sub_group = 0;
+  bool overlap = false, reduce_scatter = true;
+  bool offload_optimizer = false, offload_parameters = false;
+  bool clips = true;
+  DType dtype = DType::bf16;  // of the model: bf16, or fp16 with its search for infinite gradients
+};
+
+// `hidden`: the model's hidden size, from which Trainer makes the sizes that say "auto".
+ZeroOptions zero_options(const Recipe& recipe, std::uint64_t hidden, DType dtype);
+
+// One optimizer over a list of flat partitions, which keep their gradients in .grad(); a new one by MakeStep.
+using PartitionStep = std::function<void(const std::vector<Tensor>& partitions)>;
+using MakeStep = std::function<PartitionStep()>;
+
+class Zero {
+ public:
+  virtual ~Zero() = default;
+  virtual ParameterUnits* units() { return nullptr; }           // who makes the model's parameters, if anybody
+  virtual void wrap(const std::vector<Tensor>& trainable) = 0;  // deepspeed.initialize, once the model is made
+  virtual void begin_forward() {}
+  virtual void begin_backward(bool boundary) = 0;  // boundary: the last micro-batch of a step
+  virtual void end_backward() = 0;
+  virtual void step() = 0;
+};
+
+std::unique_ptr<Zero> make_zero(Tape& tape, const ZeroOptions& options, const MakeStep& make_step);
+std::unique_ptr<Zero> make_zero12(Tape& tape, const ZeroOptions& options, const MakeStep& make_step);  // zero12.cc
+std::unique_ptr<Zero> make_zero3(Tape& tape, const ZeroOptions& options, const MakeStep& make_step);   // zero3.cc
+
+namespace zero {
+
+// What DeepSpeed allocates belongs to no module, whichever runs, and has no graph.
+class Aside {
+ public:
+  Aside(Tape& tape, const char* name, Category category)
+      : scope_(tape, name, Tape::Scope::Below::nothing), layer_(tape, -1), in_(tape, category), no_grad_(tape) {}
+
+ private:
+  Tape::Scope scope_;
+  Tape::Layer layer_;
+  Tape::In in_;
+  Tape::NoGrad no_grad_;
+};
+
+Tensor piece(const Tensor& flat, std::uint64_t start, std::uint64_t count);  // a window on a flat tensor
+Tensor shaped(const Tensor& flat, const Shape& shape, std::uint64_t start);
+Tensor flattened(const Tensor& tensor);                                       // view(-1)
+Tensor flat_buffer(Tape& tape, OpKind op, std::uint64_t count, DType dtype);  // torch.empty
+
+// Hugging Face's Trainer gives its optimizer two groups, parameters with weight decay and without.
+// Source: transformers trainer.py, get_decay_parameter_names.
+std::vector<std::vector<std::size_t>> parameter_groups(const std::vector<Tensor>& parameters);
+
+// get_grad_norm_direct: each gradient's norm by way of an fp64 copy.
+void norm_of(Tape& tape, const std::vector<Tensor>& gradients);
+void check_finite(const Tensor& gradient);  // _has_inf_or_nan
+void unscale_and_clip(Tape& tape, const Tensor& gradient, bool clips);
+
+}  // namespace zero
+}  // namespace ledger

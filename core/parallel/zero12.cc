@@ -1,0 +1,407 @@
+// zero12.cc - ZeRO-1 and ZeRO-2: weights whole and flat on every GPU, optimizer states of one partition on each; with
+// stage 2 gradients of that partition, too. Source: DeepSpeed 0.19.6, runtime/zero/stage_1_and_2.py, whose methods'
+// names stand beside ours.
+
+#include <algorithm>
+#include <utility>
+
+#include "core/parallel/deepspeed.h"
+#include "core/trace/streams.h"
+
+namespace ledger {
+namespace {
+
+using zero::Aside;
+
+constexpr std::uint64_t kStartAlignment = 2;  // nccl_start_alignment_factor: elements of 2 bytes
+
+class Zero12 final : public Zero {
+ public:
+  Zero12(Tape& tape, const ZeroOptions& options, const MakeStep& make_step)
+      : tape_(tape), options_(options), make_step_(make_step) {}
+
+  void wrap(const std::vector<Tensor>& trainable) override;
+  void begin_backward(bool boundary) override { boundary_ = boundary; }
+  void end_backward() override;
+  void step() override;
+
+ private:
+  struct Param {
+    Tensor tensor;
+    std::uint64_t offset = 0, elements = 0;  // in its group's flat buffer
+    std::size_t group = 0;
+    bool mine = false;  // begins in this rank's partition
+
+    Tensor& gradient() const { return tensor.impl()->grad; }
+  };
+  struct Group {
+    std::vector<Param> params;
+    Tensor flat;                  // bit16_groups_flat
+    std::uint64_t partition = 0;  // elements
+    Tensor master;                // single_partition_of_fp32_groups; in host memory when offloaded
+    PartitionStep step;
+    std::vector<Tensor> gradients;  // all_grad_tensors, then averaged_gradients
+  };
+
+  void add_group(const std::vector<Tensor>& trainable, const std::vector<std::size_t>& members);
+  void flatten(Group& group, std::uint64_t total);
+  void make_master(Group& group);
+  void offload(const Group& group);
+
+  void on_gradient(const Param& param);
+  void setup_buckets();
+  void add_to_bucket(const Param& param);
+  void reduce_bucket();
+  void average(const Tensor& tensor);
+  void all_reduce_pieces(const std::vector<Tensor>& pieces, const std::vector<bool>& mine);
+  void keep(const Param& param);
+  void copy_to_host(const Param& param);
+  void collect(Group& group);
+  void update(Group& group);
+
+  Tape& tape_;
+  ZeroOptions options_;
+  MakeStep make_step_;
+  std::vector<Group> groups_;
+  bool boundary_ = true, ready_ = false;
+  Tensor buffers_[2];  // the bucket's; the second with overlap_comm
+  std::size_t buffer_ = 0;
+  std::vector<const Param*> members_;  // of the bucket
+  std::uint64_t filled_ = 0;
+  Tensor gradient_partition_;  // grads_in_partition
+  std::uint64_t kept_ = 0;
+  Tensor staging_;             // temp_grad_buffer_for_gpu_offload
+  std::vector<Tensor> norms_;  // norm_for_param_grads
+};
+
+// --- initialize
+// -------------------------------------------------------------------------------------------------------------
+
+void Zero12::wrap(const std::vector<Tensor>& trainable) {
+  const auto groups = zero::parameter_groups(trainable);
+  groups_.reserve(groups.size());
+  for (const std::vector<std::size_t>& members : groups)
+    add_group(trainable, members);
+  std::uint64_t largest = 0;
+  for (const Group& group : groups_) {
+    for (const Param& param : group.params) {
+      largest = std::max(largest, param.elements);
+      tape_.after_accumulation(param.tensor, [this, &param](Tensor&) { on_gradient(param); });
+    }
+  }
+  if (options_.offload_optimizer) {
+    const Aside aside(tape_, "zero.offload_staging", Category::communication);
+    staging_ = zeros(tape_, {{largest, Sym::none}}, options_.dtype);
+    tape_.trace().host.push_back({"zero.offload_staging", Category::communication, options_.dtype, largest});
+  }
+  const Aside aside(tape_, "zero.fp32_gradients", Category::gradients);  // initialize_optimizer_states
+  if (options_.offload_optimizer) return;
+  for (const Group& group : groups_)
+    zeros(tape_, {{group.partition, Sym::none}}, DType::f32);
+}
+
+void Zero12::add_group(const std::vector<Tensor>& trainable, const std::vector<std::size_t>& members) {
+  Group& group = groups_.emplace_back();
+  std::uint64_t total = 0;
+  for (const std::size_t member : members) {
+    const std::uint64_t elements = trainable[member].shape().numel();
+    group.params.push_back({trainable[member], total, elements, groups_.size() - 1, false});
+    total = plus(total, elements);
+  }
+  const std::uint64_t aligned = round_up(total, times(kStartAlignment, options_.world));
+  group.partition = aligned / options_.world;
+  for (Param& param : group.params)
+    param.mine = param.offset < group.partition;
+  flatten(group, total);
+  make_master(group);
+  if (options_.offload_optimizer) {
+    offload(group);
+  } else {
+    group.step = make_step_();
+  }
+}
+
+// flatten_dense_tensors_aligned and _update_model_bit16_weights: for a moment the weights are there twice. (Where the
+// card has no room for that, DeepSpeed flattens in host memory.)
+void Zero12::flatten(Group& group, std::uint64_t total) {
+  tape_.empty_cache();
+  const Aside aside(tape_, "zero.params", Category::weights);
+  std::vector<Tensor> parts;
+  parts.reserve(group.params.size() + 1);
+  for (const Param& param : group.params)
+    parts.push_back(zero::flattened(param.tensor));
+  const std::uint64_t aligned = times(group.partition, options_.world);
+  if (aligned != total) parts.push_back(zeros(tape_, {{aligned - total, Sym::none}}, parts.front().dtype()));
+  group.flat = cat(parts, 0, {aligned, Sym::none});
+  parts.clear();
+  for (const Param& param : group.params)
+    tape_.set_data(param.tensor, zero::shaped(group.flat, param.tensor.shape(), param.offset));
+}
+
+void Zero12::make_master(Group& group) {
+  const Aside aside(tape_, "zero.master_partition", Category::master_weights);
+  const Tensor copy = clone(zero::piece(group.flat, 0, group.partition));
+  if (!options_.offload_optimizer) group.master = to(copy, DType::f32);
+}
+
+// Master weights, their gradients, both moments and the way back, in 16 bits.
+void Zero12::offload(const Group& group) {
+  std::vector<HostBuffer>& host = tape_.trace().host;
+  host.push_back({"zero.master_partition", Category::master_weights, DType::f32, group.partition});
+  host.push_back({"zero.fp32_gradients", Category::gradients, DType::f32, group.partition});
+  host.push_back({"zero.exp_avg", Category::optimizer_states, DType::f32, group.partition});
+  host.push_back({"zero.exp_avg_sq", Category::optimizer_states, DType::f32, group.partition});
+  host.push_back({"zero.param_buffer", Category::weights, options_.dtype, group.partition});
+}
+
+// --- backward
+// ---------------------------------------------------------------------------------------------------------------
+
+// process_gradients. Stage 1 reduces after the last backward pass, unless communication overlaps.
+void Zero12::on_gradient(const Param& param) {
+  setup_buckets();
+  const bool now = options_.stage == 2 || (options_.overlap && boundary_);
+  if (now) add_to_bucket(param);
+}
+
+void Zero12::setup_buckets() {
+  if (ready_) return;
+  ready_ = true;
+  buffer_ = 0;
+  const Aside aside(tape_, "zero.reduce_bucket", Category::communication);
+  for (std::size_t i = 0; i < (options_.overlap ? 2u : 1u); ++i)
+    buffers_[i] = zero::flat_buffer(tape_, OpKind::reduce_copy_in, options_.reduce_bucket, options_.dtype);
+}
+
+// reduce_independent_p_g_buckets_and_remove_grads
+void Zero12::add_to_bucket(const Param& param) {
+  if (plus(filled_, param.elements) > options_.reduce_bucket) {
+    reduce_bucket();
+    if (options_.overlap) buffer_ = 1 - buffer_;
+  }
+  Tensor& gradient = param.gradient();
+  if (param.elements <= options_.reduce_bucket) {
+    const Aside aside(tape_, "zero.reduce_bucket", Category::communication);
+    const Tensor place = zero::shaped(buffers_[buffer_], gradient.shape(), filled_);
+    copy_into(place, gradient);
+    gradient = place;
+  }
+  members_.push_back(&param);
+  filled_ = plus(filled_, param.elements);
+}
+
+// reduce_ipg_grads. A gradient larger than the bucket is alone in it, and stays where it is.
+void Zero12::reduce_bucket() {
+  if (members_.empty()) return;
+  average(filled_ > options_.reduce_bucket ? zero::flattened(members_.front()->gradient())
+                                           : zero::piece(buffers_[buffer_], 0, filled_));
+  for (const Param* param : members_) {
+    if (param->mine) {
+      keep(*param);
+    } else if (options_.stage == 2) {
+      param->gradient().reset();
+    }
+  }
+  members_.clear();
+  filled_ = 0;
+}
+
+// average_tensor: with reduce_scatter the bucket is cut where partitions meet, and the pieces are reduced together.
+void Zero12::average(const Tensor& tensor) {
+  if (!options_.reduce_scatter) {
+    tape_.run(OpKind::all_reduce, {&tensor}, {&tensor});
+    return;
+  }
+  std::vector<Tensor> pieces;
+  std::vector<bool> mine;
+  std::uint64_t at = 0, start = 0, gathered = 0, owner = ~std::uint64_t{0};
+  const auto cut = [&] {
+    if (at == start) return;
+    pieces.push_back(zero::piece(tensor, start, at - start));
+    mine.push_back(owner == 0);
+    gathered += at - start;
+    start = at;
+    if (gathered <= options_.reduce_bucket) return;
+    all_reduce_pieces(pieces, mine);
+    pieces.clear();
+    mine.clear();
+    gathered = 0;
+  };
+  for (const Param* param : members_) {
+    const std::uint64_t partition = groups_[param->group].partition, end = param->offset + param->elements;
+    for (std::uint64_t from = param->offset; from < end;) {
+      const std::uint64_t rank = from / partition, to = std::min(end, (rank + 1) * partition);
+      if (rank != owner) cut();
+      owner = rank;
+      at += to - from;
+      from = to;
+    }
+  }
+  cut();
+  if (!pieces.empty()) all_reduce_pieces(pieces, mine);
+}
+
+// allreduce_and_copy_with_multiple_ranks; flattening a list of one copies nothing.
+void Zero12::all_reduce_pieces(const std::vector<Tensor>& pieces, const std::vector<bool>& mine) {
+  if (pieces.size() == 1) {
+    tape_.run(OpKind::all_reduce, {&pieces[0]}, {&pieces[0]});
+    return;
+  }
+  const Aside aside(tape_, options_.overlap ? kZeroReduceScope : "zero.reduce_copy", Category::communication);
+  std::uint64_t total = 0, at = 0;
+  for (const Tensor& piece : pieces)
+    total += piece.shape().numel();
+  const Tensor flat = cat(pieces, 0, {total, Sym::none});
+  tape_.run(OpKind::all_reduce, {&flat}, {&flat});
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::uint64_t count = pieces[i].shape().numel();
+    if (mine[i]) copy_into(pieces[i], zero::piece(flat, at, count));
+    at += count;
+  }
+}
+
+// copy_grads_in_partition: whole gradients of all parameters that begin in this partition.
+void Zero12::keep(const Param& param) {
+  if (options_.offload_optimizer) {
+    copy_to_host(param);
+    return;
+  }
+  const Aside aside(tape_, "zero.gradient_partition", Category::gradients);
+  if (!gradient_partition_) {
+    std::uint64_t total = 0;
+    for (const Group& group : groups_) {
+      for (const Param& other : group.params)
+        total = plus(total, other.mine ? other.elements : 0);
+    }
+    gradient_partition_ = zero::flat_buffer(tape_, OpKind::reduce_scatter, total, options_.dtype);
+    kept_ = 0;
+  }
+  Tensor& gradient = param.gradient();
+  const Tensor place = zero::shaped(gradient_partition_, gradient.shape(), kept_);
+  copy_into(place, gradient);
+  gradient = place;
+  kept_ += param.elements;
+}
+
+// set_norm_for_param_grad_in_gpu, update_offload_overflow_tracker, async_inplace_copy_grad_to_fp32_buffer_from_gpu.
+// Before the last micro-batch gradients are summed in host memory by way of the staging buffer.
+void Zero12::copy_to_host(const Param& param) {
+  if (!boundary_) return;
+  Tensor& gradient = param.gradient();
+  const std::uint64_t count = std::min(param.elements, groups_[param.group].partition - param.offset);
+  const Tensor part = zero::piece(gradient, 0, count);
+  {
+    const Aside aside(tape_, "zero.norm", Category::temporaries);
+    const Tensor copy = to(part, DType::f64);
+    norms_.push_back(vector_norm(copy));
+  }
+  zero::check_finite(gradient);
+  const Aside aside(tape_, "zero.offload_copy", Category::communication);
+  const Tensor copy = to(part, DType::f32);
+  tape_.run(OpKind::optimizer_math, {&copy}, {});
+  gradient.reset();
+}
+
+// reduce_gradients (stage 1) and independent_gradient_partition_epilogue.
+void Zero12::end_backward() {
+  if (options_.stage == 1) {
+    if (!boundary_) return;
+    if (!options_.overlap) {
+      for (const Group& group : groups_) {
+        for (const Param& param : group.params) {
+          if (param.gradient()) add_to_bucket(param);
+        }
+      }
+    }
+  }
+  reduce_bucket();
+  if (!options_.offload_optimizer) {
+    for (Group& group : groups_)
+      collect(group);
+  }
+  gradient_partition_.reset();
+  for (Tensor& buffer : buffers_)
+    buffer.reset();
+  ready_ = false;
+  for (const Group& group : groups_) {
+    for (const Param& param : group.params)
+      param.gradient().reset();
+  }
+}
+
+// Gradients of this partition, or their sum with those of earlier micro-batches; after the last one cut to the
+// partition's size, and padded where the parameters end before it does.
+void Zero12::collect(Group& group) {
+  const Aside aside(tape_, "zero.gradient_partition", Category::gradients);
+  const bool first = group.gradients.empty();
+  std::size_t i = 0;
+  for (const Param& param : group.params) {
+    if (!param.mine || !param.gradient()) continue;
+    if (first) {
+      group.gradients.push_back(param.gradient());
+    } else {
+      add_inplace(group.gradients[i++], param.gradient());
+    }
+  }
+  if (!boundary_) return;
+  std::uint64_t held = 0;
+  for (Tensor& gradient : group.gradients) {
+    const std::uint64_t count = std::min(gradient.shape().numel(), group.partition - held);
+    gradient = zero::piece(gradient, 0, count);
+    held += count;
+  }
+  if (held < group.partition)
+    group.gradients.push_back(zeros(tape_, {{group.partition - held, Sym::none}}, options_.dtype));
+}
+
+// --- step
+// -------------------------------------------------------------------------------------------------------------------
+
+void Zero12::step() {
+  if (!options_.offload_optimizer) {
+    if (options_.dtype == DType::f16) {
+      for (const Group& group : groups_) {
+        for (const Tensor& gradient : group.gradients)
+          zero::check_finite(gradient);
+      }
+    }
+    for (const Group& group : groups_)
+      zero::norm_of(tape_, group.gradients);
+  }
+  for (Group& group : groups_)
+    update(group);
+  norms_.clear();
+  for (const Group& group : groups_) {  // all_gather_into_tensor, in place
+    const Tensor own = zero::piece(group.flat, 0, group.partition);
+    if (options_.world > 1) tape_.run(OpKind::all_gather, {&own}, {&group.flat});
+  }
+}
+
+void Zero12::update(Group& group) {
+  const Tensor own = zero::piece(group.flat, 0, group.partition);
+  if (options_.offload_optimizer) {
+    const Aside aside(tape_, "zero.params", Category::weights);
+    tape_.run(OpKind::optimizer_math, {}, {&own});  // DeepSpeedCPUAdam, and the way back
+    return;
+  }
+  {
+    const Aside aside(tape_, "zero.fp32_gradients", Category::gradients);
+    const Tensor flat =
+        group.gradients.size() == 1 ? group.gradients.front() : cat(group.gradients, 0, {group.partition, Sym::none});
+    group.master.impl()->grad = to(flat, DType::f32);
+  }
+  group.gradients.clear();
+  zero::unscale_and_clip(tape_, group.master.grad(), options_.clips);
+  group.step({group.master});
+  group.master.clear_grad();
+  const Aside aside(tape_, "zero.params", Category::weights);
+  copy_into(own, group.master);
+}
+
+}  // namespace
+
+std::unique_ptr<Zero> make_zero12(Tape& tape, const ZeroOptions& options, const MakeStep& make_step) {
+  return std::make_unique<Zero12>(tape, options, make_step);
+}
+
+}  // namespace ledger
