@@ -149,6 +149,8 @@ constexpr Reason kReasons[] = {
     {"deepspeed_keys_want_a_stage",
      "reduce_bucket_size, prefetch_bucket_size, param_persistence_threshold, max_live_parameters, max_reuse_distance, "
      "sub_group_size, overlap_comm and reduce_scatter are DeepSpeed's; set zero to 1, 2 or 3, or leave them alone"},
+    {"fsdp1_adapters_not_modelled", "adapters under FSDP1 are not modelled yet; use fsdp 2"},
+    {"titan_units_are_fsdp2s", "torchtitan's units are FSDP2's; use units layers with fsdp 1"},
     {"zero_or_fsdp", "DeepSpeed's ZeRO and FSDP both shard the model; set one of zero and fsdp to 0"},
     {"zero_needs_ranks",
      "ZeRO spreads a model's states over several GPUs, and dp is 1; one GPU is modelled with offloading (stage 3: "
@@ -175,7 +177,7 @@ constexpr Reason kReasons[] = {
      "this optimizer wants whole matrices, or knows no sharded tensors; torch.optim AdamW and SGD are modelled under "
      "FSDP and ZeRO"},
     {"parallelism_not_modelled",
-     "of several GPUs, DDP (dp), FSDP2 (dp, fsdp 2) and DeepSpeed's ZeRO (dp, zero) of decoders are modelled yet"},
+     "of several GPUs, DDP (dp), FSDP (dp, fsdp 1 or 2) and DeepSpeed's ZeRO (dp, zero) of decoders are modelled yet"},
     {"offload_not_modelled",
      "offloading is modelled under DeepSpeed: optimizer with zero 1, 2 or 3, params with zero 3"},
 };

@@ -1,7 +1,5 @@
 #include "core/parallel/deepspeed.h"
 
-#include "core/trace/strides.h"
-
 namespace ledger {
 namespace {
 
@@ -37,22 +35,6 @@ std::unique_ptr<Zero> make_zero(Tape& tape, const ZeroOptions& options, const Ma
 }
 
 namespace zero {
-
-Tensor shaped(const Tensor& flat, const Shape& shape, std::uint64_t start) {
-  return flat.tape().view_of(flat, shape, contiguous_strides(shape), start);
-}
-
-Tensor piece(const Tensor& flat, std::uint64_t start, std::uint64_t count) {
-  return shaped(flat, {{count, Sym::none}}, start);
-}
-
-Tensor flattened(const Tensor& tensor) {
-  return piece(tensor, 0, tensor.shape().numel());
-}
-
-Tensor flat_buffer(Tape& tape, OpKind op, std::uint64_t count, DType dtype) {
-  return tape.empty(op, {{count, Sym::none}}, dtype);
-}
 
 std::vector<std::vector<std::size_t>> parameter_groups(const std::vector<Tensor>& parameters) {
   std::vector<std::vector<std::size_t>> groups(2);

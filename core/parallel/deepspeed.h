@@ -12,6 +12,7 @@
 
 #include "core/config/recipe.h"
 #include "core/models/parameter_units.h"
+#include "core/parallel/flat.h"
 
 namespace ledger {
 
@@ -48,24 +49,6 @@ std::unique_ptr<Zero> make_zero12(Tape& tape, const ZeroOptions& options, const 
 std::unique_ptr<Zero> make_zero3(Tape& tape, const ZeroOptions& options, const MakeStep& make_step);   // zero3.cc
 
 namespace zero {
-
-// What DeepSpeed allocates belongs to no module, whichever runs, and has no graph.
-class Aside {
- public:
-  Aside(Tape& tape, const char* name, Category category)
-      : scope_(tape, name, Tape::Scope::Below::nothing), layer_(tape, -1), in_(tape, category), no_grad_(tape) {}
-
- private:
-  Tape::Scope scope_;
-  Tape::Layer layer_;
-  Tape::In in_;
-  Tape::NoGrad no_grad_;
-};
-
-Tensor piece(const Tensor& flat, std::uint64_t start, std::uint64_t count);  // a window on a flat tensor
-Tensor shaped(const Tensor& flat, const Shape& shape, std::uint64_t start);
-Tensor flattened(const Tensor& tensor);                                       // view(-1)
-Tensor flat_buffer(Tape& tape, OpKind op, std::uint64_t count, DType dtype);  // torch.empty
 
 // Hugging Face's Trainer gives its optimizer two groups, parameters with weight decay and without.
 // Source: transformers trainer.py, get_decay_parameter_names.

@@ -8,8 +8,6 @@
 namespace ledger {
 namespace {
 
-using zero::Aside;
-
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
 
 template <typename T>
@@ -114,7 +112,7 @@ void PartitionedParameters::gather_one(Param& param, const char* scope) {
   Tensor partition;
   if (options_.offload_parameters && options_.world > 1) {
     const Aside aside(tape_, "zero.offload_copy", Category::communication);
-    partition = zero::flat_buffer(tape_, OpKind::gather_copy_in, param.padded / options_.world, param.whole.dtype());
+    partition = flat::buffer(tape_, OpKind::gather_copy_in, param.padded / options_.world, param.whole.dtype());
   }
   tape_.run(OpKind::all_gather, {}, {&param.whole});
   param.state = State::available;
@@ -132,10 +130,10 @@ void PartitionedParameters::gather_together(const std::vector<ParamId>& params) 
       total = plus(total, params_[id].padded);
     }
     if (total == 0) continue;
-    gather->flat = zero::flat_buffer(tape_, OpKind::all_gather, total, dtype);
+    gather->flat = flat::buffer(tape_, OpKind::all_gather, total, dtype);
     Tensor partitions;
     if (options_.offload_parameters)
-      partitions = zero::flat_buffer(tape_, OpKind::gather_copy_in, total / options_.world, dtype);
+      partitions = flat::buffer(tape_, OpKind::gather_copy_in, total / options_.world, dtype);
     tape_.run(OpKind::all_gather, {}, {&gather->flat});
     for (const ParamId id : gather->params) {
       params_[id].state = State::in_flight;

@@ -11,8 +11,6 @@
 namespace ledger {
 namespace {
 
-using zero::Aside;
-
 constexpr std::uint64_t kStartAlignment = 2;  // nccl_start_alignment_factor: elements of 2 bytes
 
 class Zero12 final : public Zero {
@@ -129,18 +127,18 @@ void Zero12::flatten(Group& group, std::uint64_t total) {
   std::vector<Tensor> parts;
   parts.reserve(group.params.size() + 1);
   for (const Param& param : group.params)
-    parts.push_back(zero::flattened(param.tensor));
+    parts.push_back(flat::flattened(param.tensor));
   const std::uint64_t aligned = times(group.partition, options_.world);
   if (aligned != total) parts.push_back(zeros(tape_, {{aligned - total, Sym::none}}, parts.front().dtype()));
   group.flat = cat(parts, 0, {aligned, Sym::none});
   parts.clear();
   for (const Param& param : group.params)
-    tape_.set_data(param.tensor, zero::shaped(group.flat, param.tensor.shape(), param.offset));
+    tape_.set_data(param.tensor, flat::shaped(group.flat, param.tensor.shape(), param.offset));
 }
 
 void Zero12::make_master(Group& group) {
   const Aside aside(tape_, "zero.master_partition", Category::master_weights);
-  const Tensor copy = clone(zero::piece(group.flat, 0, group.partition));
+  const Tensor copy = clone(flat::piece(group.flat, 0, group.partition));
   if (!options_.offload_optimizer) group.master = to(copy, DType::f32);
 }
 
@@ -170,7 +168,7 @@ void Zero12::setup_buckets() {
   buffer_ = 0;
   const Aside aside(tape_, "zero.reduce_bucket", Category::communication);
   for (std::size_t i = 0; i < (options_.overlap ? 2u : 1u); ++i)
-    buffers_[i] = zero::flat_buffer(tape_, OpKind::reduce_copy_in, options_.reduce_bucket, options_.dtype);
+    buffers_[i] = flat::buffer(tape_, OpKind::reduce_copy_in, options_.reduce_bucket, options_.dtype);
 }
 
 // reduce_independent_p_g_buckets_and_remove_grads
@@ -182,7 +180,7 @@ void Zero12::add_to_bucket(const Param& param) {
   Tensor& gradient = param.gradient();
   if (param.elements <= options_.reduce_bucket) {
     const Aside aside(tape_, "zero.reduce_bucket", Category::communication);
-    const Tensor place = zero::shaped(buffers_[buffer_], gradient.shape(), filled_);
+    const Tensor place = flat::shaped(buffers_[buffer_], gradient.shape(), filled_);
     copy_into(place, gradient);
     gradient = place;
   }
@@ -193,8 +191,8 @@ void Zero12::add_to_bucket(const Param& param) {
 // reduce_ipg_grads. A gradient larger than the bucket is alone in it, and stays where it is.
 void Zero12::reduce_bucket() {
   if (members_.empty()) return;
-  average(filled_ > options_.reduce_bucket ? zero::flattened(members_.front()->gradient())
-                                           : zero::piece(buffers_[buffer_], 0, filled_));
+  average(filled_ > options_.reduce_bucket ? flat::flattened(members_.front()->gradient())
+                                           : flat::piece(buffers_[buffer_], 0, filled_));
   for (const Param* param : members_) {
     if (param->mine) {
       keep(*param);
@@ -217,7 +215,7 @@ void Zero12::average(const Tensor& tensor) {
   std::uint64_t at = 0, start = 0, gathered = 0, owner = ~std::uint64_t{0};
   const auto cut = [&] {
     if (at == start) return;
-    pieces.push_back(zero::piece(tensor, start, at - start));
+    pieces.push_back(flat::piece(tensor, start, at - start));
     mine.push_back(owner == 0);
     gathered += at - start;
     start = at;
@@ -255,7 +253,7 @@ void Zero12::all_reduce_pieces(const std::vector<Tensor>& pieces, const std::vec
   tape_.run(OpKind::all_reduce, {&flat}, {&flat});
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::uint64_t count = pieces[i].shape().numel();
-    if (mine[i]) copy_into(pieces[i], zero::piece(flat, at, count));
+    if (mine[i]) copy_into(pieces[i], flat::piece(flat, at, count));
     at += count;
   }
 }
@@ -273,11 +271,11 @@ void Zero12::keep(const Param& param) {
       for (const Param& other : group.params)
         total = plus(total, other.mine ? other.elements : 0);
     }
-    gradient_partition_ = zero::flat_buffer(tape_, OpKind::reduce_scatter, total, options_.dtype);
+    gradient_partition_ = flat::buffer(tape_, OpKind::reduce_scatter, total, options_.dtype);
     kept_ = 0;
   }
   Tensor& gradient = param.gradient();
-  const Tensor place = zero::shaped(gradient_partition_, gradient.shape(), kept_);
+  const Tensor place = flat::shaped(gradient_partition_, gradient.shape(), kept_);
   copy_into(place, gradient);
   gradient = place;
   kept_ += param.elements;
@@ -289,7 +287,7 @@ void Zero12::copy_to_host(const Param& param) {
   if (!boundary_) return;
   Tensor& gradient = param.gradient();
   const std::uint64_t count = std::min(param.elements, groups_[param.group].partition - param.offset);
-  const Tensor part = zero::piece(gradient, 0, count);
+  const Tensor part = flat::piece(gradient, 0, count);
   {
     const Aside aside(tape_, "zero.norm", Category::temporaries);
     const Tensor copy = to(part, DType::f64);
@@ -347,7 +345,7 @@ void Zero12::collect(Group& group) {
   std::uint64_t held = 0;
   for (Tensor& gradient : group.gradients) {
     const std::uint64_t count = std::min(gradient.shape().numel(), group.partition - held);
-    gradient = zero::piece(gradient, 0, count);
+    gradient = flat::piece(gradient, 0, count);
     held += count;
   }
   if (held < group.partition)
@@ -372,13 +370,13 @@ void Zero12::step() {
     update(group);
   norms_.clear();
   for (const Group& group : groups_) {  // all_gather_into_tensor, in place
-    const Tensor own = zero::piece(group.flat, 0, group.partition);
+    const Tensor own = flat::piece(group.flat, 0, group.partition);
     if (options_.world > 1) tape_.run(OpKind::all_gather, {&own}, {&group.flat});
   }
 }
 
 void Zero12::update(Group& group) {
-  const Tensor own = zero::piece(group.flat, 0, group.partition);
+  const Tensor own = flat::piece(group.flat, 0, group.partition);
   if (options_.offload_optimizer) {
     const Aside aside(tape_, "zero.params", Category::weights);
     tape_.run(OpKind::optimizer_math, {}, {&own});  // DeepSpeedCPUAdam, and the way back

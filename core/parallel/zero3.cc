@@ -12,8 +12,6 @@
 namespace ledger {
 namespace {
 
-using zero::Aside;
-
 class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
  public:
   Zero3(Tape& tape, const ZeroOptions& options, const MakeStep& make_step)
@@ -194,13 +192,13 @@ void Zero3::flatten_partitions() {
   const Tensor nothing = tape_.unbacked({{total_, Sym::none}}, dtype);
   for (const Param& param : params_) {
     tape_.run(OpKind::optimizer_math, {&param.partition}, {});
-    tape_.set_data(param.partition, zero::piece(nothing, 0, param.part));
+    tape_.set_data(param.partition, flat::piece(nothing, 0, param.part));
   }
   tape_.empty_cache();
-  flat_ = zero::flat_buffer(tape_, OpKind::load_parameter, total_, dtype);
+  flat_ = flat::buffer(tape_, OpKind::load_parameter, total_, dtype);
   tape_.run(OpKind::optimizer_math, {}, {&flat_});
   for (const Param& param : params_)
-    tape_.set_data(param.partition, zero::piece(flat_, param.offset, param.part));
+    tape_.set_data(param.partition, flat::piece(flat_, param.offset, param.part));
 }
 
 // _create_fp32_partitions: each is converted, and then copied; the name `converted` keeps the last one until the end.
@@ -213,7 +211,7 @@ void Zero3::make_masters() {
     Tensor converted;
     for (SubGroup& group : groups_) {
       largest = std::max(largest, group.elements);
-      const Tensor own = zero::piece(flat_, group.offset, group.elements);
+      const Tensor own = flat::piece(flat_, group.offset, group.elements);
       group.step = make_step_();
       if (own.dtype() == DType::f32) {
         group.master = own;
@@ -230,7 +228,7 @@ void Zero3::make_masters() {
 void Zero3::make_buffers() {
   {
     const Aside aside(tape_, "zero.reduce_bucket", Category::communication);
-    bucket_ = zero::flat_buffer(tape_, OpKind::reduce_copy_in, options_.reduce_bucket, options_.dtype);
+    bucket_ = flat::buffer(tape_, OpKind::reduce_copy_in, options_.reduce_bucket, options_.dtype);
   }
   if (options_.offload_optimizer) return;
   const Aside aside(tape_, "zero.gradient_partitions", Category::gradients);
@@ -258,7 +256,7 @@ void Zero3::on_gradient(const Param& param) {
   if (plus(filled_, param.elements) <= options_.reduce_bucket) {
     const Aside aside(tape_, "zero.reduce_bucket", Category::communication);
     Tensor& gradient = param.gradient();
-    const Tensor place = zero::shaped(bucket_, gradient.shape(), filled_);
+    const Tensor place = flat::shaped(bucket_, gradient.shape(), filled_);
     copy_into(place, gradient);
     gradient = place;
   }
@@ -295,16 +293,16 @@ std::vector<Tensor> Zero3::scatter(const std::vector<const Param*>& members) {
   }
   Tensor buffer;
   if (members.size() == 1 && members.front()->elements % options_.world == 0) {
-    buffer = zero::flattened(gradients.front());
+    buffer = flat::flattened(gradients.front());
   } else {
-    buffer = zero::flat_buffer(tape_, OpKind::reduce_copy_in, times(parts, options_.world), options_.dtype);
+    buffer = flat::buffer(tape_, OpKind::reduce_copy_in, times(parts, options_.world), options_.dtype);
   }
-  const Tensor own = zero::piece(buffer, 0, parts);
+  const Tensor own = flat::piece(buffer, 0, parts);
   tape_.run(OpKind::reduce_scatter, {&buffer}, {&own});
   std::vector<Tensor> reduced;
   std::uint64_t at = 0;
   for (const Param* param : members) {
-    reduced.push_back(zero::piece(own, at, param->part));
+    reduced.push_back(flat::piece(own, at, param->part));
     at += param->part;
   }
   return reduced;
@@ -316,20 +314,20 @@ std::vector<Tensor> Zero3::all_reduce(const std::vector<const Param*>& members) 
   std::uint64_t elements = 0;
   for (const Param* param : members)
     elements += param->elements;
-  const Tensor bucket = zero::piece(bucket_, 0, elements);
+  const Tensor bucket = flat::piece(bucket_, 0, elements);
   tape_.run(OpKind::all_reduce, {&bucket}, {&bucket});
   const Tensor scaled = bucket * 1.0;
   std::vector<Tensor> reduced;
   std::uint64_t at = 0;
   for (const Param* param : members) {
-    reduced.push_back(zero::piece(scaled, at, param->part));
+    reduced.push_back(flat::piece(scaled, at, param->part));
     at += param->elements;
   }
   return reduced;
 }
 
 void Zero3::keep(const Param& param, const Tensor& reduced) {
-  const Tensor place = zero::piece(gradients_, param.offset, param.part);
+  const Tensor place = flat::piece(gradients_, param.offset, param.part);
   if (first_micro_batch_) {
     copy_into(place, reduced);
   } else {
@@ -364,7 +362,7 @@ void Zero3::end_backward() {
 std::vector<Tensor> Zero3::gradients_of(const SubGroup& group) const {
   std::vector<Tensor> all;
   for (const std::size_t member : group.params)
-    all.push_back(zero::piece(gradients_, params_[member].offset, params_[member].part));
+    all.push_back(flat::piece(gradients_, params_[member].offset, params_[member].part));
   return all;
 }
 
@@ -396,7 +394,7 @@ void Zero3::step() {
 void Zero3::update(SubGroup& group) {
   if (options_.offload_optimizer) {
     if (flat_) {
-      const Tensor own = zero::piece(flat_, group.offset, group.elements);
+      const Tensor own = flat::piece(flat_, group.offset, group.elements);
       tape_.run(OpKind::optimizer_math, {}, {&own});
     }
     return;
@@ -410,7 +408,7 @@ void Zero3::update(SubGroup& group) {
   zero::unscale_and_clip(tape_, group.master.grad(), options_.clips);
   group.step({group.master});
   const Aside aside(tape_, "zero.param_partitions", Category::weights);
-  const Tensor own = zero::piece(flat_, group.offset, group.elements);
+  const Tensor own = flat::piece(flat_, group.offset, group.elements);
   if (own.dtype() != DType::f32) copy_into(own, group.master);
   group.master.clear_grad();
 }

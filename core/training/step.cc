@@ -7,6 +7,7 @@
 #include "core/models/model.h"
 #include "core/parallel/ddp.h"
 #include "core/parallel/deepspeed.h"
+#include "core/parallel/fsdp1.h"
 #include "core/parallel/fsdp2.h"
 #include "core/training/optimizer.h"
 #include "core/training/support.h"
@@ -68,11 +69,21 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   return model;
 }
 
-Fsdp2::Options fsdp2_options(const Recipe& recipe) {
-  const auto dtype = [](ShardDtype d) { return d == ShardDtype::bf16 ? DType::bf16 : DType::f32; };
+DType dtype_of(ShardDtype dtype) {
+  return dtype == ShardDtype::bf16 ? DType::bf16 : DType::f32;
+}
+
+Fsdp1::Options fsdp1_options(const Recipe& recipe) {
   return {.world = recipe.dp,
-          .param_dtype = dtype(recipe.param_dtype),
-          .reduce_dtype = dtype(recipe.reduce_dtype),
+          .param_dtype = dtype_of(recipe.param_dtype),
+          .reduce_dtype = dtype_of(recipe.reduce_dtype),
+          .reshard_after_forward = recipe.reshard_after_forward};
+}
+
+Fsdp2::Options fsdp2_options(const Recipe& recipe) {
+  return {.world = recipe.dp,
+          .param_dtype = dtype_of(recipe.param_dtype),
+          .reduce_dtype = dtype_of(recipe.reduce_dtype),
           .reshard_after_forward = recipe.reshard_after_forward,
           .titan_units = recipe.units == Units::titan};
 }
@@ -120,7 +131,8 @@ class TrainingLoop {
     tape_.begin_phase("load");
     ModelOptions model = model_options(recipe, options);
     if (recipe.fsdp == 2) units_ = std::make_unique<Fsdp2>(tape_, fsdp2_options(recipe));
-    model.units = units_.get();
+    if (recipe.fsdp == 1) fsdp1_.emplace(tape_, fsdp1_options(recipe));
+    model.units = fsdp1_ ? &*fsdp1_ : units_.get();
     if (recipe.zero != 0) {
       ZeroOptions zero = zero_options(recipe, config.hidden_size, model.weights);
       zero.clips = options.max_grad_norm > 0;
@@ -128,6 +140,7 @@ class TrainingLoop {
       model.units = zero_->units();
     }
     model_ = build_model(tape_, config, model);
+    trained_ = fsdp1_ ? fsdp1_->wrap() : model_->trainable();
     if (zero_ != nullptr) {
       zero_->wrap(model_->trainable());
       return;
@@ -149,7 +162,9 @@ class TrainingLoop {
 
   void run_step(const std::string& step) {
     for (std::uint64_t micro = 1; micro <= recipe_.grad_accum; ++micro) {
-      if (zero_ != nullptr) zero_->begin_backward(micro == recipe_.grad_accum);
+      const bool last = micro == recipe_.grad_accum;
+      if (zero_ != nullptr) zero_->begin_backward(last);
+      if (fsdp1_) fsdp1_->set_sync(last);
       run_micro_batch(recipe_.grad_accum == 1 ? step : step + std::to_string(micro) + ".");
     }
     tape_.begin_phase(step + "optimizer");
@@ -159,15 +174,15 @@ class TrainingLoop {
       update();
     }
     tape_.begin_phase(step + "zero_grad");
-    for (Tensor parameter : model_->trainable())
+    for (Tensor parameter : trained_)
       parameter.clear_grad();
   }
 
   void update() {
-    if (scaler_) scaler_->unscale(tape_, model_->trainable());
+    if (scaler_) scaler_->unscale(tape_, trained_);
     const bool clips = recipe_.stack != Stack::torchtune;  // clip_grad_norm: null in nearly all of its configs
-    if (clips && options_.max_grad_norm > 0) clip_grad_norm(tape_, model_->trainable(), options_.max_grad_norm);
-    optimizer_->step(tape_, model_->trainable());
+    if (clips && options_.max_grad_norm > 0) clip_grad_norm(tape_, trained_, options_.max_grad_norm);
+    optimizer_->step(tape_, trained_);
   }
 
   void run_micro_batch(const std::string& prefix) {
@@ -209,8 +224,10 @@ class TrainingLoop {
   const Recipe& recipe_;
   const TraceOptions& options_;
   std::unique_ptr<ParameterUnits> units_;
+  std::optional<Fsdp1> fsdp1_;
   std::unique_ptr<Zero> zero_;
   std::unique_ptr<Model> model_;
+  std::vector<Tensor> trained_;  // what the optimizer updates
   std::optional<Ddp> ddp_;
   std::unique_ptr<OptimizerStep> optimizer_;
   std::optional<GradScaler> scaler_;

@@ -179,11 +179,13 @@ constexpr Refusal kRefusals[] = {
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
     {"fsdp", "fsdp_needs_ranks", [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.dp < 2; }},
     {"fsdp", "parallelism_not_modelled",
-     [](const ModelConfig& c, const Recipe& r) {
-       return r.fsdp == 1 || (r.fsdp == 2 && c.architecture == Architecture::plain);
-     }},
+     [](const ModelConfig& c, const Recipe& r) { return r.fsdp != 0 && c.architecture == Architecture::plain; }},
     {"method", "sharded_4_bit_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.method == Method::qlora; }},
+    {"method", "fsdp1_adapters_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.fsdp == 1 && r.method != Method::full; }},
+    {"units", "titan_units_are_fsdp2s",
+     [](const ModelConfig&, const Recipe& r) { return r.fsdp == 1 && r.units == Units::titan; }},
     {"precision", "fsdp_has_a_mixed_precision_of_its_own",
      [](const ModelConfig&, const Recipe& r) {
        return r.fsdp != 0 && ((r.precision != Precision::bf16 && r.precision != Precision::fp32) || r.autocast);
@@ -269,7 +271,7 @@ bool prepared_for_kbit(const Recipe& r) {
 }
 
 bool fp32_stream(const Recipe& r) {
-  if (r.fsdp == 2) return r.param_dtype == ShardDtype::fp32;
+  if (r.fsdp != 0) return r.param_dtype == ShardDtype::fp32;
   return r.precision == Precision::fp32 || prepared_for_kbit(r);
 }
 

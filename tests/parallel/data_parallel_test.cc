@@ -161,5 +161,95 @@ TEST(Fsdp2, ReservesWhatTorchtitanMeasured) {
   }
 }
 
+// --- FSDP1
+// -----------------------------------------------------------------------------------------------------------------
+
+const Settings kFsdp1 = {{"dp", "4"}, {"fsdp", "1"}, {"precision", "fp32"}, {"reduce_dtype", "bf16"}};
+
+Settings fsdp1(Settings more) {
+  more.insert(more.begin(), kFsdp1.begin(), kFsdp1.end());
+  return more;
+}
+
+std::uint64_t layer_elements(const ModelConfig& c) {
+  const std::uint64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim,
+                      kv = c.num_key_value_heads * c.head_dim;
+  return 2 * h * q + 2 * h * kv + 3 * h * c.intermediate_size + 2 * h;
+}
+
+TEST(Fsdp1, EachUnitIsOneFlatParameterPaddedToTheRanks) {
+  const ModelConfig config = odd_llama(3);
+  for (const char* dp : {"2", "5", "7"}) {
+    const Prediction p = predicted({{"dp", dp}, {"fsdp", "1"}, {"precision", "fp32"}});
+    const std::uint64_t ranks = std::stoull(dp), layer = layer_elements(config), root = 2 * 259 * 48 + 48;
+    EXPECT_EQ(p.params, 3 * layer + root);
+    EXPECT_EQ(loaded(p) - kRotary, 4 * (3 * divide_up(layer, ranks) + divide_up(root, ranks))) << dp;
+  }
+}
+
+TEST(Fsdp1, LayersAreGatheredTwiceAndTheRootOnce) {
+  const Prediction p = predicted(fsdp1({})), kept = predicted(fsdp1({{"reshard_after_forward", "false"}}));
+  EXPECT_EQ(sizes_of(p.trace, OpKind::all_gather).size(), 2u * (2u * 3u + 1u));
+  EXPECT_EQ(sizes_of(kept.trace, OpKind::all_gather).size(), 2u * (3u + 1u));
+  EXPECT_EQ(sizes_of(p.trace, OpKind::reduce_scatter).size(), 2u * 4u);
+  EXPECT_GT(kept.replay.peak_tensor_bytes, p.replay.peak_tensor_bytes);
+}
+
+// A layer's gradients are joined while all of them are still there; the root's wait for the embedding's.
+TEST(Fsdp1, FlatGradientsAreAsLargeAsTheirUnits) {
+  const Prediction p = predicted(fsdp1({}));
+  std::vector<Bytes> joined;
+  for (const StorageInfo& storage : p.trace.storages) {
+    if (storage.op == OpKind::cat && p.trace.names[storage.scope] == "fsdp.flat_gradient")
+      joined.push_back(storage.bytes);
+  }
+  const Bytes layer = 2 * layer_elements(odd_llama()), root = 2 * (2 * 259 * 48 + 48);
+  EXPECT_EQ(joined, (std::vector<Bytes>{layer, layer, layer, root, layer, layer, layer, root}));
+}
+
+// Rank 0 has the first quarter of every unit: of the root's, a part of the embedding and no norm or head.
+TEST(Fsdp1, TheOptimizerHasWhatLiesInRankZerosPieces) {
+  const Prediction p = predicted(fsdp1({}));
+  Bytes moments = 0;
+  for (const StorageInfo& storage : p.trace.storages) {
+    if (storage.op == OpKind::zeros_like && p.trace.names[storage.scope] == "adamw.exp_avg") moments += storage.bytes;
+  }
+  EXPECT_EQ(moments, 4 * (3 * divide_up(layer_elements(odd_llama()), 4) + divide_up(2 * 259 * 48 + 48, 4)));
+  EXPECT_EQ(p.trainable, p.params) << "parameters are counted whole";
+}
+
+TEST(Fsdp1, AccumulatingKeepsAllGradientsWhole) {
+  const Prediction once = predicted(fsdp1({{"seq", "4"}})),
+                   twice = predicted(fsdp1({{"seq", "4"}, {"grad_accum", "2"}}));
+  const auto end_of = [](const Prediction& p, const std::string& phase) {
+    for (const PhasePeak& peak : p.replay.phases) {
+      if (p.trace.phases[peak.phase] == phase) return peak.end_bytes;
+    }
+    return Bytes{0};
+  };
+  EXPECT_EQ(end_of(twice, "step1.1.backward") - end_of(once, "load"), 2 * once.params + 3 * 4 * 8)
+      << "and the token ids";
+  EXPECT_EQ(end_of(twice, "step1.2.backward"), end_of(once, "step1.backward"));
+}
+
+TEST(Fsdp1, MoreRanksNeverTakeMoreAndCheckpointingGathersNoMore) {
+  Bytes before = kOverflow;
+  for (const char* dp : {"2", "4", "8", "64"}) {
+    const Prediction p = predicted({{"dp", dp}, {"fsdp", "1"}, {"precision", "fp32"}, {"checkpointing", "full"}});
+    EXPECT_LE(p.replay.peak_tensor_bytes, before) << dp;
+    EXPECT_EQ(sizes_of(p.trace, OpKind::all_gather).size(), 2u * (2u * 3u + 1u)) << dp;
+    before = p.replay.peak_tensor_bytes;
+  }
+}
+
+TEST(Fsdp1, WhatIsNotModelledIsRefused) {
+  const auto reason = [](const Settings& settings) {
+    const Result<Prediction> result = predict_run(odd_llama(1), recipe_of(settings));
+    return result.ok() ? "" : result.problem().expected;
+  };
+  EXPECT_EQ(reason(fsdp1({{"method", "lora"}})), "fsdp1_adapters_not_modelled");
+  EXPECT_EQ(reason(fsdp1({{"units", "titan"}})), "titan_units_are_fsdp2s");
+}
+
 }  // namespace
 }  // namespace ledger

@@ -79,6 +79,8 @@ test('DeepSpeed and accelerate say how a step is spread', () => {
   const fsdp = readConfiguration('compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n  fsdp_activation_checkpointing: true\n');
   assert.deepEqual(fsdp.recipe, { dp: 8, fsdp: 2, precision: 'fp32', param_dtype: 'bf16', reshard_after_forward: true, checkpointing: 'full' });
   assert.equal(readConfiguration('distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_use_orig_params: true\n').recipe.fsdp, 1);
+  const first = readConfiguration('distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 2\nfsdp_config:\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n  fsdp_backward_prefetch: BACKWARD_POST\n');
+  assert.deepEqual([first.recipe, first.notModelled], [{ dp: 2, fsdp: 1, precision: 'fp32', param_dtype: 'bf16', reduce_dtype: 'bf16', reshard_after_forward: false }, ['fsdp_config.fsdp_backward_prefetch']]);
 });
 
 test('DeepSpeed: sizes, "auto" and what is not modelled', () => {

@@ -5,11 +5,13 @@ import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, tex
 
 // accelerate utils/dataclasses.py (FullyShardedDataParallelPlugin): with mixed precision FSDP2 holds fp32 shards and computes
 // in that precision.
-function mixed(file: Values): Readonly<Record<string, string | boolean>> | undefined {
+function mixed(file: Values): Recipe | undefined {
   const precision = text(file['mixed_precision']), launcher = text(file['distributed_type'])?.toLowerCase();
   if (launcher === 'deepspeed') return precision === 'bf16' ? { precision: 'bf16' } : precision === 'fp16' ? { precision: 'amp-fp16' } : undefined;
   if (precision !== 'bf16') return undefined;
-  return launcher === 'fsdp' ? { precision: 'fp32', param_dtype: 'bf16' } : { autocast: true };
+  if (launcher !== 'fsdp') return { autocast: true };
+  const reduce: Recipe = count(at(file, 'fsdp_config.fsdp_version')) === 2 ? {} : { reduce_dtype: 'bf16' }; // MixedPrecision of version 1 has one dtype for both
+  return { precision: 'fp32', param_dtype: 'bf16', ...reduce };
 }
 
 // DeepSpeed's own keys, which accelerate's file has under other names. Offloaded parameters are computed together with an
@@ -52,7 +54,7 @@ export const ACCELERATE: Format = {
     { key: 'mixed_precision', says: (value, file) => (text(value) === 'no' ? {} : mixed(file) ?? 'not_modelled') },
     { key: 'fsdp_config.fsdp_version', says: (value) => (count(value) === 2 ? { fsdp: 2 } : undefined) },
     { key: 'fsdp_config.fsdp_reshard_after_forward', says: (value, file) => (count(at(file, 'fsdp_config.fsdp_version')) === 2 ? { reshard_after_forward: isOn(value) } : undefined) },
-    choice('fsdp_config.fsdp_sharding_strategy', { full_shard: {} }),
+    choice('fsdp_config.fsdp_sharding_strategy', { full_shard: {}, shard_grad_op: { reshard_after_forward: false }, 1: {}, 2: { reshard_after_forward: false } }), choice('fsdp_config.fsdp_backward_prefetch', { backward_pre: {}, backward_pre_prefetch: {} }),
     flag('fsdp_config.fsdp_offload_params', { offload: 'params' }), flag('fsdp_config.fsdp_activation_checkpointing', { checkpointing: 'full' }),
     notModelled('fsdp_config.fsdp_use_orig_params', (value) => !isOn(value)), notModelled('fsdp_config.fsdp_forward_prefetch', isOn),
     zeroStage('deepspeed_config.zero_stage'),

@@ -1,0 +1,189 @@
+#include "core/parallel/fsdp1.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/parallel/flat.h"
+#include "core/trace/streams.h"
+
+namespace ledger {
+// --- flat parameters
+// --------------------------------------------------------------------------------------------------------------
+
+Fsdp1::Unit* Fsdp1::unit_of(UnitId unit) {
+  if (unit != kRootUnit && unit < kFirstLayerUnit) return nullptr;
+  const std::size_t index = unit == kRootUnit ? 0 : unit - kFirstLayerUnit + 1;
+  if (index >= units_.size()) units_.resize(index + 1);
+  return &units_[index];
+}
+
+Tensor Fsdp1::parameter(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable,
+                        Tensor& trained) {
+  Unit& unit = *unit_of(open_);
+  Param param;
+  param.shape = shape;
+  param.elements = shape.numel();
+  param.offset = unit.elements;
+  param.whole = tape_.unbacked(shape, options_.param_dtype);
+  param.whole.impl()->requires_grad = trainable;
+  param.whole.impl()->parameter = static_cast<std::int32_t>(tape_.trace().parameters.size());
+  param.piece = tape_.unbacked(shape, dtype);
+  tape_.trace().parameters.push_back({name, kNoStorage, kNoStorage, role, trainable, param.elements});
+  unit.dtype = dtype;
+  unit.elements = plus(unit.elements, param.elements);
+  trained = param.piece;
+  unit.params.push_back(std::move(param));
+  return unit.params.back().whole;
+}
+
+std::vector<Tensor> Fsdp1::wrap() {
+  std::vector<Tensor> pieces;
+  for (std::size_t i = units_.size(); i-- > 0;)  // the root is wrapped last
+    seal(units_[i]);
+  for (Unit& unit : units_) {
+    for (Param& param : unit.params) {
+      if (param.local != 0) pieces.push_back(param.piece);
+      tape_.after_accumulation(param.whole, [this, &unit](Tensor&) { on_gradient(unit); });
+    }
+  }
+  return pieces;
+}
+
+// _init_flat_param_and_metadata, shard: the unit's parameters on the GPU, all of them flat, and a piece of that.
+void Fsdp1::seal(Unit& unit) {
+  if (unit.params.empty()) return;
+  unit.part = divide_up(unit.elements, options_.world);
+  unit.flat = tape_.unbacked(flat::shape(times(unit.part, options_.world)), options_.param_dtype);
+  const Aside aside(tape_, "fsdp.flat_param", Category::weights);
+  {
+    std::vector<Tensor> moved;
+    for (const Param& param : unit.params)
+      moved.push_back(tape_.empty(OpKind::load_parameter, param.shape, unit.dtype));
+    const Tensor flat = tape_.empty(OpKind::cat, flat::shape(unit.elements), unit.dtype);
+    moved.clear();
+    unit.shard = tape_.empty(OpKind::load_parameter, flat::shape(unit.part), unit.dtype);
+  }
+  for (Param& param : unit.params) {
+    tape_.set_data(param.whole, flat::shaped(unit.flat, param.shape, param.offset));
+    if (param.offset >= unit.part) continue;
+    param.local = std::min(param.elements, unit.part - param.offset);
+    param.piece.impl()->shape = flat::shape(param.local);
+    tape_.set_data(param.piece, flat::piece(unit.shard, param.offset, param.local));
+  }
+}
+
+// --- gathering
+// --------------------------------------------------------------------------------------------------------------
+
+// FlatParamHandle.pre_unshard and unshard: shards in another dtype are cast first, for as long as the all-gather takes.
+void Fsdp1::unshard(Unit& unit) {
+  if (unit.gathered || unit.params.empty()) return;
+  unit.gathered = true;
+  Tensor cast;
+  if (unit.dtype != options_.param_dtype) {
+    const Aside aside(tape_, kAllGatherScope, Category::communication);
+    cast = tape_.empty(OpKind::gather_copy_in, flat::shape(unit.part), options_.param_dtype);
+  }
+  const Aside aside(tape_, kAllGatherScope, Category::weights);
+  tape_.alloc_storage(unit.flat, unit.flat.shape(), OpKind::all_gather);
+  tape_.run(OpKind::all_gather, {cast ? &cast : &unit.shard}, {&unit.flat});
+}
+
+void Fsdp1::reshard(Unit& unit) {
+  if (!unit.gathered) return;
+  tape_.free_storage(unit.flat);
+  unit.gathered = false;
+}
+
+// --- hooks
+// --------------------------------------------------------------------------------------------------------------
+
+Tensor Fsdp1::before_forward(UnitId id, const Tensor& input) {
+  Unit* const unit = unit_of(id);
+  if (unit != nullptr && !unit->in_backward) unshard(*unit);
+  return input;
+}
+
+// The root is never given up after forward.
+void Fsdp1::after_forward(UnitId id, const Tensor& output) {
+  Unit* const unit = unit_of(id);
+  if (unit == nullptr || unit->in_backward) return;
+  const auto index = static_cast<std::size_t>(unit - units_.data());
+  if (index != 0 && options_.reshard_after_forward) reshard(*unit);
+  order_.push_back(index);
+  if (tape_.grad_enabled() && output.requires_grad())
+    tape_.before_gradient_of(output, [this, index] { pre_backward(index); });
+}
+
+// BACKWARD_PRE: the unit that ended forward before this one is gathered before this one's gradients are computed.
+void Fsdp1::pre_backward(std::size_t index) {
+  Unit& unit = units_[index];
+  if (unit.in_backward) return;
+  unit.in_backward = true;
+  if (!std::exchange(callback_queued_, true)) tape_.at_backward_end([this] { end_of_backward(); });
+  unshard(unit);
+  const auto place = std::find(order_.begin(), order_.end(), index);
+  if (place != order_.begin() && place != order_.end()) unshard(units_[*(place - 1)]);
+}
+
+// --- gradients
+// --------------------------------------------------------------------------------------------------------------
+
+// The parameters are views of the flat one (torch.split): their gradients wait for each other, and are then joined.
+void Fsdp1::on_gradient(Unit& unit) {
+  if (++unit.arrived < unit.params.size()) return;
+  unit.arrived = 0;
+  Tensor gradient;
+  {
+    const Aside aside(tape_, "fsdp.flat_gradient", Category::gradients);
+    gradient = tape_.empty(OpKind::cat, flat::shape(unit.elements), options_.param_dtype);
+    for (const Param& param : unit.params)
+      tape_.run(OpKind::reduce_copy_in, {&param.whole.grad()}, {&gradient});
+  }
+  for (Param& param : unit.params)
+    param.whole.clear_grad();
+  if (unit.gradient) {
+    add_inplace(unit.gradient, gradient);
+    gradient = std::move(unit.gradient);
+  }
+  reshard(unit);
+  if (sync_) {
+    reduce(unit, std::move(gradient));
+  } else {
+    unit.gradient = std::move(gradient);
+  }
+}
+
+// _post_backward_hook. Names that Python's function leaves bound keep the computed gradient to its end.
+void Fsdp1::reduce(Unit& unit, Tensor gradient) {
+  const Aside aside(tape_, kReduceScatterScope, Category::gradients);
+  const Tensor unsharded = to(gradient, options_.reduce_dtype);
+  const std::uint64_t padded = times(unit.part, options_.world);
+  Tensor input = unsharded;
+  if (padded != unit.elements) {
+    input = tape_.empty(OpKind::reduce_copy_in, flat::shape(padded), options_.reduce_dtype);
+    tape_.run(OpKind::reduce_copy_in, {&unsharded}, {&input});
+  }
+  Tensor reduced = tape_.empty(OpKind::reduce_scatter, flat::shape(unit.part), options_.reduce_dtype);
+  tape_.run(OpKind::reduce_scatter, {&input}, {&reduced});
+  reduced = to(reduced, unit.dtype);
+  unit.reduced = std::move(reduced);
+}
+
+// _post_backward_final_callback, _finalize_params: the optimizer's parameters get views of the reduced gradients.
+void Fsdp1::end_of_backward() {
+  for (Unit& unit : units_) {
+    reshard(unit);
+    unit.in_backward = false;
+    if (!unit.reduced) continue;
+    for (Param& param : unit.params) {
+      if (param.local == 0) continue;
+      param.piece.impl()->grad = flat::piece(unit.reduced, param.offset, param.local);
+    }
+    unit.reduced.reset();
+  }
+  order_.clear();
+  callback_queued_ = false;
+}
+
+}  // namespace ledger
