@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/answer/prediction.h"
+#include "tests/models/tiny_families.h"
 #include "tests/training/runs.h"
 
 namespace ledger {
@@ -414,6 +415,31 @@ TEST(Zero3, AFrozenBaseIsPartitionedAndAdaptersAreTrained) {
   const Prediction bf16 = predicted(zero("3", "2", {{"method", "lora"}, {"adapter_dtype", "bf16"}}));
   EXPECT_EQ(of(alive(bf16.trace, "load"), "zero.master_partition"),
             2 * of(alive(bf16.trace, "load"), "zero.param_partitions"));
+}
+
+// Whatever the family: no module computes with a parameter that was not fetched for it.
+TEST(Zero3, EveryFamilysParametersAreFetched) {
+  std::size_t traced = 0;
+  for (const tiny::TinyFamily& family : tiny::kFamilies) {
+    const Result<ModelConfig> config = read_model_config(tiny::text_of(family));
+    ASSERT_TRUE(config.ok()) << family.name;
+    if (!config.value().moe.layers.empty()) continue;
+    const Settings settings = zero("3", "2", {{"max_reuse_distance", "0"}, {"param_persistence_threshold", "1"}});
+    const Prediction p = predicted(settings, config.value());
+    Bytes fetched = 0, held = 0;
+    std::size_t phase = 0;
+    for (const Event& event : p.trace.events) {
+      if (event.type == EventType::mark) phase = event.id;
+      if (event.type != EventType::alloc || p.trace.phases[phase] != "step1.forward") continue;
+      const StorageInfo& storage = p.trace.storages[event.id];
+      if (p.trace.names[storage.scope] == "zero.gathered") fetched += storage.bytes;
+    }
+    for (const Parameter& parameter : p.trace.parameters)
+      held += 2 * parameter.elements;
+    EXPECT_GE(fetched, held) << family.name;
+    ++traced;
+  }
+  EXPECT_GE(traced, 20u);
 }
 
 // A loss that multiplies with the output layer's weight itself has it gathered until the step.
