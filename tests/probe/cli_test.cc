@@ -181,7 +181,7 @@ TEST_F(Cli, JsonInAFileLeavesTheTableAndNoPartialFile) {
 
 TEST_F(Cli, AnUnwritableResultIsAnError) {
   const Outcome outcome = probe("--dry-run --model tiny.json --json no/such/folder/result.json");
-  EXPECT_NE(outcome.code, 0);
+  EXPECT_EQ(outcome.code, 2);
   expect_one_sentence(outcome.err);
 }
 
