@@ -7,6 +7,7 @@
 #include "core/api.h"
 #include "core/inference/generate.h"
 #include "core/memory/timeline.h"
+#include "core/models/megatron.h"
 #include "core/models/names.h"
 #include "core/training/support.h"
 
@@ -237,7 +238,12 @@ constexpr Note kNotes[] = {
      }},
     {"tied_gradient_summed_out_of_place",
      [](const Prediction& p) {
-       return p.config.tie_word_embeddings && p.recipe.method == Method::full && p.recipe.task == Task::training;
+       return p.config.tie_word_embeddings && p.recipe.method == Method::full && p.recipe.task == Task::training &&
+              p.recipe.stack != Stack::megatron;  // its hooks see plain tensors
+     }},
+    {"pp_counts_embedding_and_loss",
+     [](const Prediction& p) {
+       return p.recipe.stack == Stack::megatron && counts_embedding_and_loss(p.config, p.recipe.pp);
      }},
     {"sdpa_falls_to_math",
      [](const Prediction& p) { return takes_sdpa(p) && stays_fp32(p.recipe) && groups_heads(p); }},

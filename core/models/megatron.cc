@@ -50,7 +50,7 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
       np_(shared(config.num_attention_heads, options.tp, Sym::nh)),
       ng_(shared(config.num_key_value_heads, options.tp, Sym::nkv)),
       vocab_(shared(megatron_vocab(config, options.tp), options.tp, Sym::V)) {
-  const std::uint64_t layers = config.num_hidden_layers / options.pp;
+  const std::uint64_t layers = layers_of_stage(config, options.pp);
   depth_ = layers / options.chunks;
   if (is_first(0)) {
     word_embeddings_ = parameter("embedding.word_embeddings.weight", {vocab_, h_}, Parameter::Role::matrix);
@@ -61,8 +61,10 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
   }
   {
     const Tape::Scope scope(tape, "layers.*");
-    for (std::uint64_t i = 0; i < layers; ++i)
-      layers_.push_back(make_layer(layer_index(i)));
+    for (std::uint64_t i = 0; i < layers; ++i) {
+      const auto layer = layer_at(i);
+      layers_.push_back(layer ? make_layer(*layer) : Layer{});
+    }
   }
   if (!is_last(options.chunks - 1)) return;
   final_norm_ = make_ln_linear("decoder.final_layernorm", "final_layernorm", {0, Sym::none}, false);
@@ -72,10 +74,22 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
                        : parameter("output_layer.weight", {vocab_, h_}, Parameter::Role::matrix);
 }
 
-// Layers of a stage's chunks, one chunk after the other, as numbers of the whole model's.
-std::uint64_t MegatronStage::layer_index(std::uint64_t position) const {
+bool counts_embedding_and_loss(const ModelConfig& config, std::uint64_t pp) {
+  return config.num_hidden_layers % pp != 0 && (config.num_hidden_layers + 2) % pp == 0;
+}
+
+std::uint64_t layers_of_stage(const ModelConfig& config, std::uint64_t pp) {
+  if (counts_embedding_and_loss(config, pp)) return (config.num_hidden_layers + 2) / pp;
+  return config.num_hidden_layers % pp == 0 ? config.num_hidden_layers / pp : 0;
+}
+
+// Of a stage's chunks, one after the other, as numbers of the whole model's layers.
+std::optional<std::uint64_t> MegatronStage::layer_at(std::uint64_t position) const {
   const std::uint64_t chunk = position / depth_;
-  return plus(times(plus(times(chunk, o_.pp), o_.stage), depth_), position % depth_);
+  const std::uint64_t index = plus(times(plus(times(chunk, o_.pp), o_.stage), depth_), position % depth_);
+  if (!counts_embedding_and_loss(c_, o_.pp)) return index;
+  if (index == 0 || index > c_.num_hidden_layers) return std::nullopt;
+  return index - 1;
 }
 
 Tensor MegatronStage::parameter(const std::string& path, const Shape& shape, Parameter::Role role) {
@@ -319,7 +333,9 @@ Tensor MegatronStage::forward(std::size_t chunk, const Tensor& received) {
     const Tape::Scope scope(tape_, "layers.*");
     const auto depth = static_cast<std::size_t>(depth_);
     for (std::size_t i = chunk * depth; i < (chunk + 1) * depth; ++i) {
-      const Tape::Layer number(tape_, static_cast<std::int32_t>(layer_index(i)));
+      const auto layer = layer_at(i);
+      if (!layer) continue;
+      const Tape::Layer number(tape_, static_cast<std::int32_t>(*layer));
       hidden = run_layer(layers_[i], hidden);
     }
   }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct MegatronOptions {
   bool fusion = true;      // gradient_accumulation_fusion: products add weight gradients to the main ones themselves
   Bytes te_workspace = 0;  // of Transformer Engine's products
 };
+
+// Layers of each stage; 0: it cannot be cut so. Where pp does not divide the layers, embedding and loss count as one
+// each, in place of a layer of the first and of the last stage: --account-for-embedding-in-pipeline-split and
+// --account-for-loss-in-pipeline-split (transformer_block.py, get_num_layers_to_build).
+std::uint64_t layers_of_stage(const ModelConfig& config, std::uint64_t pp);
+bool counts_embedding_and_loss(const ModelConfig& config, std::uint64_t pp);
 
 // Vocabulary as Megatron pads it: to a multiple of 128 x tp.
 std::uint64_t megatron_vocab(const ModelConfig& config, std::uint64_t tp);
@@ -62,7 +69,7 @@ class MegatronStage {
   LnLinear make_ln_linear(const std::string& path, const char* name, Dim out, bool bias);
   Layer make_layer(std::uint64_t index);
   Batch load_batch(std::uint64_t chunk) const;
-  std::uint64_t layer_index(std::uint64_t position) const;
+  std::optional<std::uint64_t> layer_at(std::uint64_t position) const;
 
   Tensor embed(const Batch& batch) const;
   Tensor run_layer(const Layer& layer, const Tensor& x) const;
@@ -83,8 +90,8 @@ class MegatronStage {
   const OnParameter& made_;
   Dim b_, s_, s_shard_, h_, ffn_, d_, np_, ng_, vocab_;
   Tensor word_embeddings_, position_embeddings_, output_weight_;
-  std::vector<Layer> layers_;
-  std::uint64_t depth_ = 0;  // layers of a chunk
+  std::vector<Layer> layers_;  // by position; empty where the embedding or the loss counts as one
+  std::uint64_t depth_ = 0;    // positions of a chunk
   LnLinear final_norm_;
   mutable Tensor te_workspace_;   // allocated at the first product
   mutable Tensor gather_buffer_;  // get_global_memory_buffer "mpu": gathered inputs of the output layer

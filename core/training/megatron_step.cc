@@ -38,7 +38,7 @@ class StageLoop {
     tape.begin_phase("load");
     // num_layers_per_virtual_pipeline_stage 1, or all of the stage's layers in one chunk.
     const bool interleaved = recipe.pipeline_schedule == PipelineSchedule::interleaved;
-    chunks_ = interleaved ? config.num_hidden_layers / recipe.pp : 1;
+    chunks_ = interleaved ? layers_of_stage(config, recipe.pp) : 1;
     stage_.emplace(tape, config, options_of(recipe, stage, chunks_, run), made_);
     in_flight_.resize(static_cast<std::size_t>(chunks_));
     // get_pp_rank_microbatches. The steady state repeats itself, and with it what it needs: a turn of it is enough.

@@ -1,5 +1,6 @@
 // megatron_support.cc - what Megatron-Core's modules cannot be asked for, or are not computed with yet.
 
+#include "core/models/megatron.h"
 #include "core/training/megatron_step.h"
 #include "core/training/refusal.h"
 
@@ -45,7 +46,7 @@ constexpr Refusal kRefusals[] = {
     {"seq", "sequence_parallel_cuts_the_sequence",
      [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel && !divides(times(r.tp, r.cp), r.seq); }},
     {"pp", "pp_cuts_layers_evenly",
-     [](const ModelConfig& c, const Recipe& r) { return !divides(r.pp, c.num_hidden_layers); }},
+     [](const ModelConfig& c, const Recipe& r) { return layers_of_stage(c, r.pp) == 0; }},
     {"cp", "cp_cuts_the_sequence_in_pairs",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !divides(times(2, r.cp), r.seq); }},
     {"attention", "cp_wants_fused_attention",

@@ -263,6 +263,34 @@ TEST(Megatron, InterleavedStagesHoldMoreLayers) {
   }
 }
 
+// 6 layers on 4 stages: embedding and loss count as one each, so stages have 1, 2, 2 and 1.
+TEST(Megatron, EmbeddingAndLossStandForALayerWhereStagesWouldBeUneven) {
+  ModelConfig c = gpt(256, 6, 4, 128);
+  c.tie_word_embeddings = false;
+  Recipe r = megatron(1, 128);
+  r.pp = 4;
+  r.micro_batches = 8;
+  for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved}) {
+    r.pipeline_schedule = schedule;
+    std::uint64_t all = 0;
+    std::vector<std::size_t> products;
+    for (std::uint64_t stage = 0; stage < 4; ++stage) {
+      const Result<Trace> trace = trace_megatron(c, r, stage);
+      ASSERT_TRUE(trace.ok());
+      for (const Parameter& parameter : trace.value().parameters)
+        all += trace.value().storages[parameter.storage].shape.numel();
+      products.push_back(static_cast<std::size_t>(
+          std::count_if(trace.value().parameters.begin(), trace.value().parameters.end(),
+                        [](const Parameter& p) { return p.name.ends_with("linear_fc1.weight"); })));
+    }
+    EXPECT_EQ(products, (std::vector<std::size_t>{1, 2, 2, 1}));
+    EXPECT_EQ(all, parameter_count(c));
+  }
+  r.pp = 5;  // divides neither 6 nor 8
+  ASSERT_TRUE(unsupported_in_megatron(c, r));
+  EXPECT_EQ(unsupported_in_megatron(c, r)->expected, "pp_cuts_layers_evenly");
+}
+
 TEST(Megatron, InterleavingTakesMicroBatchesInGroups) {
   Recipe recipe = megatron(1, 64);
   recipe.pp = 2;
