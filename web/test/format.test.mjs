@@ -88,3 +88,25 @@ test('keys move the timeline’s cursor by point, by phase, to the ends and to t
   const next = moments.step(timeline, 0, 'PageDown');
   assert.ok(next > 0 && timeline.points[next].event <= timeline.phases[1].event);
 });
+
+test('how sure a verdict is: the runs of its kind, and that there are none', async () => {
+  const { sureText } = await load('format/sure.ts');
+  const { I18n } = await load('i18n/i18n.ts');
+  const { en } = await load('i18n/en.ts');
+  const { zh } = await load('i18n/zh.ts');
+  const { TRACES, PUBLISHED } = await load('state/evidence.ts');
+  const english = new I18n('en', 'gib', en);
+  const of = (family, recipe, i18n = english) => sureText({ model: { family }, recipe: { stack: 'hf', task: 'training', ...recipe } }, i18n);
+  const llama = of('llama', {});
+  assert.ok(llama.includes(`${TRACES.llama.runs} runs of llama`), llama);
+  assert.ok(llama.includes(`${PUBLISHED['hf one'].runs} published runs of this stack on a GPU`), llama);
+  assert.match(llama, /[−-]\d+(\.\d+)?\s?% to \+\d/);
+  assert.match(of('mistral', {}), /equal to the byte/);
+  assert.match(of('llama', { dp: 8 }), /on several GPUs/);
+  assert.match(of('opt', {}), /was not run for a model of this kind/);
+  assert.match(of('llama', { stack: 'megatron' }), /was not run.*no published run/);
+  assert.equal(of('llama', { stack: 'course' }), '');
+  const chinese = of('llama', {}, new I18n('zh', 'gib', zh));
+  assert.match(chinese, /可信度/);
+  assert.doesNotMatch(chinese, /[a-z]{6,} [a-z]+ [a-z]+/);
+});

@@ -3,6 +3,7 @@
 import { css, html, nothing, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
 import type { Answer, Report, Verdict } from '../core/types.js';
+import { sureText } from '../format/sure.js';
 import type { I18n, Key } from '../i18n/i18n.js';
 import { base } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
@@ -39,12 +40,14 @@ export class VerdictView extends LedgerElement {
     const why = i18n.t('verdict.why', {
       phase: i18n.phase(peaks.phase), op: peaks.op, category: this.categoryText(), bytes: i18n.bytes(bytes), share,
     });
+    const sure = sureText(this.report, i18n);
     return html`<div class=${verdict.answer}>
       <p class="run">${this.question()}</p>
       <h2><span class="sign" aria-hidden="true">${SIGN[verdict.answer]}</span>${this.sentence()}</h2>
       ${this.outOfMemory()}
       <p class="why">${why}${i18n.lang === 'zh' ? '' : ' '}${this.largestLine()}</p>
       <p class="why small soft">${i18n.t('verdict.usable', { usable: i18n.bytes(verdict.usable_bytes), capacity: i18n.bytes(verdict.capacity_bytes) })}</p>
+      ${sure ? html`<p class="why small soft sure">${sure}</p>` : nothing}
     </div>`;
   }
 
