@@ -3,6 +3,7 @@
 #include "core/answer/advice.h"
 #include "core/answer/comparison.h"
 #include "core/answer/count_report.h"
+#include "core/answer/plans.h"
 #include "core/answer/prediction.h"
 #include "core/answer/report.h"
 #include "core/base/json.h"
@@ -78,6 +79,27 @@ Result<Asked> read_request(std::string_view text) {
   return Asked{std::move(request.value()), std::move(config.value()), std::move(recipe.value())};
 }
 
+// A number of the question; `fallback` where it is absent.
+Result<std::uint64_t> number_of(const Json& request, const char* key, std::uint64_t fallback) {
+  const Json* found = request.find(key);
+  if (found == nullptr || found->is_null()) return fallback;
+  const auto number = found->as_unsigned();
+  if (!number) return Problem{ProblemCode::wrong_type, key, found->brief(), "integer", ""};
+  return *number;
+}
+
+std::string answer_plans(const Json& request, const ModelConfig& config, const Recipe& recipe) {
+  PlanQuestion question;
+  const Result<std::uint64_t> gpus = number_of(request, "gpus", question.gpus);
+  if (!gpus.ok()) return answer(gpus.problem());
+  const Result<std::uint64_t> batch = number_of(request, "global_batch", question.global_batch);
+  if (!batch.ok()) return answer(batch.problem());
+  question = {gpus.value(), batch.value()};
+  const Result<Plans> plans = find_plans(config, recipe, question);
+  if (!plans.ok()) return answer(plans.problem());
+  return wrap("advice", write_plans(plans.value(), question, *links_of(*find_gpu(recipe.gpu))));
+}
+
 }  // namespace
 
 const char* version() {
@@ -113,7 +135,8 @@ std::string advise(std::string_view text) {
     const Result<Solution> solution = solve(config, recipe, unknown);
     return solution.ok() ? wrap("advice", write_solution(solution.value(), unknown)) : answer(solution.problem());
   }
-  return answer({ProblemCode::not_one_of, "about", found->brief(), "changes|batch|seq|gpu", ""});
+  if (about == "plans") return answer_plans(request, config, recipe);
+  return answer({ProblemCode::not_one_of, "about", found->brief(), "changes|batch|seq|gpu|plans", ""});
 }
 
 std::string compare(std::string_view text) {

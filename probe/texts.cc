@@ -118,7 +118,10 @@ constexpr Reason kReasons[] = {
     {"tp_cuts_heads_and_width", "tp must divide the attention heads, the key/value heads and the MLP's width"},
     {"sequence_parallel_needs_tp", "sequence parallelism belongs to tensor parallelism: set tp to 2 or more"},
     {"sequence_parallel_cuts_the_sequence", "with sequence parallelism tp must divide seq"},
-    {"pp_cuts_layers_evenly", "pp must divide the number of layers; uneven stages are not modelled yet"},
+    {"plans_need_link_rates", "link rates of this card's machines are not in the catalogue"},
+    {"pp_cuts_layers_evenly",
+     "pp must divide the number of layers, or the layers with embedding and loss counted as one each; other cuts are "
+     "not modelled"},
     {"megatron_shards_the_optimizer",
      "Megatron's distributed optimizer is zero 1; without it zero is 0, and fsdp is not modelled"},
     {"interleaving_takes_micro_batches_in_groups",

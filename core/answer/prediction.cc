@@ -16,10 +16,21 @@ Bytes minus(Bytes a, Bytes b) {
   return a > b ? a - b : 0;
 }
 
-Replay replay_within(const Prediction& p, Bytes limit) {
-  ReplayOptions options{.allocator = allocator_options(p.recipe), .record_addresses = false, .record_samples = false};
+Replay replay_within(const Trace& trace, const Recipe& recipe, Bytes limit) {
+  ReplayOptions options{.allocator = allocator_options(recipe), .record_addresses = false, .record_samples = false};
   options.allocator.limit = limit;
-  return replay(p.trace, options);
+  return replay(trace, options);
+}
+
+// What a card offers: with the largest context seen, and with the smallest.
+struct Room {
+  Bytes capacity, usable, most_usable, margin;
+};
+
+Room room_of(const Recipe& recipe, const Gpu& gpu) {
+  const Bytes capacity = recipe.memory_limit_bytes != 0 ? recipe.memory_limit_bytes : gpu.usable_bytes;
+  return {capacity, minus(capacity, gpu.context_high_bytes), minus(capacity, gpu.context_low_bytes),
+          capacity / kTightDivisor};
 }
 
 Category largest_category(const Ledger& ledger) {
@@ -28,28 +39,48 @@ Category largest_category(const Ledger& ledger) {
 }
 
 Verdict verdict_of(const Prediction& p) {
+  const Room room = room_of(p.recipe, *p.gpu);
   Verdict v;
-  v.capacity_bytes = p.recipe.memory_limit_bytes != 0 ? p.recipe.memory_limit_bytes : p.gpu->usable_bytes;
-  v.usable_bytes = minus(v.capacity_bytes, p.gpu->context_high_bytes);
+  v.capacity_bytes = room.capacity;
+  v.usable_bytes = room.usable;
   v.headroom_bytes =
       static_cast<std::int64_t>(v.usable_bytes) - static_cast<std::int64_t>(p.replay.peak_allocated_bytes);
   v.largest_category = largest_category(p.at_peak);
-  const Bytes margin = v.capacity_bytes / kTightDivisor;
-  if (plus(p.replay.peak_reserved_bytes, margin) <= v.usable_bytes) return v;
-  if (!replay_within(p, v.usable_bytes).out_of_memory) {
-    v.answer = v.headroom_bytes >= static_cast<std::int64_t>(margin) ? Answer::fits : Answer::tight;
+  if (plus(p.replay.peak_reserved_bytes, room.margin) <= v.usable_bytes) return v;
+  if (!replay_within(p.trace, p.recipe, v.usable_bytes).out_of_memory) {
+    v.answer = v.headroom_bytes >= static_cast<std::int64_t>(room.margin) ? Answer::fits : Answer::tight;
     return v;
   }
-  const Bytes most_usable = minus(v.capacity_bytes, p.gpu->context_low_bytes);
-  const Replay widest = replay_within(p, most_usable);
+  const Replay widest = replay_within(p.trace, p.recipe, room.most_usable);
   v.answer = widest.out_of_memory ? Answer::does_not_fit : Answer::tight;
   if (widest.out_of_memory) {
     v.out_of_memory = true;
     v.oom_phase = phase_at(p.trace, widest.oom_event);
     v.oom_storage = widest.oom_storage;
-    v.fragmentation = p.replay.peak_allocated_bytes <= most_usable;
+    v.fragmentation = p.replay.peak_allocated_bytes <= room.most_usable;
   }
   return v;
+}
+
+// verdict_of's "fits", without replaying what must fail.
+bool fits(const Trace& trace, const Replay& run, const Recipe& recipe, const Gpu& gpu) {
+  const Room room = room_of(recipe, gpu);
+  if (plus(run.peak_reserved_bytes, room.margin) <= room.usable) return true;
+  if (plus(run.peak_allocated_bytes, room.margin) > room.usable) return false;
+  return !replay_within(trace, recipe, room.usable).out_of_memory;
+}
+
+MegatronRun megatron_run(const Gpu& gpu, std::uint32_t steps) {
+  const Bytes cublas = cublas_workspace_bytes(gpu);
+  return {
+      .steps = steps,
+      .cublas_workspace_bytes = cublas,
+      .te_workspace_bytes = cublas >= 32 * kMiB ? 32 * kMiB : 4 * kMiB,  // get_cublas_workspace_size_bytes
+  };
+}
+
+Replay replay_peaks(const Trace& trace, const Recipe& recipe) {
+  return replay(trace, {.allocator = allocator_options(recipe), .record_samples = false});
 }
 
 std::uint64_t trainable_elements(const Trace& trace) {
@@ -63,17 +94,11 @@ std::uint64_t trainable_elements(const Trace& trace) {
 
 // The stage that needs most, first of equals.
 Result<Trace> trace_of_pipeline(Prediction& p, const PredictOptions& options) {
-  const Bytes cublas = cublas_workspace_bytes(*p.gpu);
-  const MegatronRun run_options{
-      .steps = options.steps,
-      .cublas_workspace_bytes = cublas,
-      .te_workspace_bytes = cublas >= 32 * kMiB ? 32 * kMiB : 4 * kMiB,  // get_cublas_workspace_size_bytes
-  };
   Trace most;
   for (std::uint64_t stage = 0; stage < p.recipe.pp; ++stage) {
-    Result<Trace> trace = trace_megatron(p.config, p.recipe, stage, run_options);
+    Result<Trace> trace = trace_megatron(p.config, p.recipe, stage, megatron_run(*p.gpu, options.steps));
     if (!trace.ok()) return trace.problem();
-    const Replay run = replay(trace.value(), {.allocator = allocator_options(p.recipe), .record_samples = false});
+    const Replay run = replay_peaks(trace.value(), p.recipe);
     p.stages.push_back({run.peak_tensor_bytes, run.peak_allocated_bytes});
     if (stage != 0 && run.peak_allocated_bytes <= p.stages[static_cast<std::size_t>(p.stage)].allocated_bytes) continue;
     p.stage = stage;
@@ -102,6 +127,15 @@ const char* answer_name(Answer answer) {
 
 AllocatorOptions allocator_options(const Recipe& recipe) {
   return {.expandable_segments = recipe.allocator == AllocatorKind::torch_expandable, .limit = kOverflow};
+}
+
+Result<StageRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage) {
+  const Gpu& gpu = *find_gpu(recipe.gpu);
+  const Result<Trace> trace = trace_megatron(config, recipe, stage, megatron_run(gpu, PredictOptions{}.steps));
+  if (!trace.ok()) return trace.problem();
+  StageRun run{replay_peaks(trace.value(), recipe), false};
+  run.fits = fits(trace.value(), run.replay, recipe, gpu);
+  return run;
 }
 
 Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options) {

@@ -56,6 +56,14 @@ struct PredictOptions {
 
 Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options = {});
 
+// One stage of a Megatron pipeline, and whether it has the verdict "fits": as predict_run, for those who ask that
+// alone.
+struct StageRun {
+  Replay replay;
+  bool fits = false;
+};
+Result<StageRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage);
+
 // Allocator options that a recipe asks for.
 AllocatorOptions allocator_options(const Recipe& recipe);
 

@@ -35,3 +35,33 @@ test('in Chinese; and with one stage there is none of it', async () => {
     assert.equal(await page.locator('ml-stages').count(), 0);
   });
 });
+
+test('plans are searched when asked for, listed quickest first, and one becomes the recipe', () => withPage(open, '#v=1&lang=en&model=llama-3.1-405b&seq=8192', async (page) => {
+  const view = page.locator('ml-plans');
+  await view.waitFor();
+  await view.locator('#gpus').fill('16384');
+  await view.locator('#global_batch').fill('2048');
+  const started = Date.now();
+  await view.getByRole('button', { name: 'Search' }).click();
+  await view.locator('tbody tr').first().waitFor({ timeout: 30_000 });
+  console.log(`plans for 405B on 16 384 GPUs: ${Date.now() - started} ms`);
+  const seconds = await view.locator('tbody tr td:nth-child(4)').allInnerTexts();
+  const lows = seconds.map((text) => Number.parseFloat(text));
+  assert.ok(lows.length >= 2 && lows.every((low, at) => at === 0 || low >= lows[at - 1]), seconds.join());
+  assert.match(await view.locator('tbody').innerText(), /tensor 8, pipeline/);
+  assert.deepEqual(await axe(page), []);
+  await view.getByRole('button', { name: /^Apply/ }).first().click();
+  await page.locator('ml-stages').waitFor();
+  assert.match(page.url(), /stack=megatron/);
+}));
+
+test('what cannot be searched says why, and fields take whole numbers only', () => withPage(open, '#v=1&lang=zh&model=mixtral-8x7b', async (page) => {
+  const view = page.locator('ml-plans');
+  await view.locator('#gpus').fill('many');
+  assert.equal(await view.locator('#gpus').getAttribute('aria-invalid'), 'true');
+  await view.getByRole('button', { name: '搜索' }).click();
+  assert.equal(await view.locator('ml-problem').count(), 0);
+  await view.locator('#gpus').fill('8');
+  await view.getByRole('button', { name: '搜索' }).click();
+  await view.locator('ml-problem .note').waitFor();
+}));

@@ -122,6 +122,16 @@ class Documents(unittest.TestCase):
                     saved = answer["advice"]["before"]["allocated_bytes"] - change["after"]["allocated_bytes"]
                     self.assertEqual(saved, change["saved_bytes"])
 
+    def test_plans(self):
+        config = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "vocab_size": 1024, "num_hidden_layers": 4}
+        request = {"config": config, "recipe": {"seq": 256}, "about": "plans", "gpus": 16, "global_batch": 64}
+        answer, = core(["advise " + json.dumps(request)])
+        self.valid("advice", answer["advice"])
+        self.assertTrue(answer["advice"]["plans"])
+        for plan in answer["advice"]["plans"]:
+            parts = sum(plan["time"][name + "_s"] for name in ("compute", "tensor", "context", "pipeline", "bubble", "data"))
+            self.assertAlmostEqual(plan["time"]["seconds"], parts, delta=1e-9 * parts)
+
     def test_problems(self):
         self.assertGreaterEqual(len(self.problems), 5)
         for name, problem in self.problems.items():

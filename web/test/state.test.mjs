@@ -185,7 +185,7 @@ test('a newer question drops what is left of the older one', async () => {
   const helper = new Helper((request) => {
     const { recipe, about } = JSON.parse(request);
     asked.push(`${recipe.batch} ${about}`);
-    return new Promise((settle) => waiting.push(() => settle({ about, value: recipe.batch })));
+    return new Promise((settle) => waiting.push(() => settle({ ok: true, value: { about, value: recipe.batch } })));
   }, (advice) => told.push(`${advice.value} ${advice.about}`), () => { done += 1; });
   const about = ['batch', 'changes', 'gpu'];
   const turn = () => new Promise((settle) => setTimeout(settle));

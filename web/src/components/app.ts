@@ -264,6 +264,7 @@ export class MemoryLedger extends LitElement {
     const report = answer.ok ? answer.value : undefined;
     return html`${report ? html`<section><ml-advice .i18n=${i18n} .core=${core} .config=${configText(request.model)} .recipe=${request.recipe}
           .plain=${isPlain(request.model)} .report=${report}></ml-advice></section>
+        ${isPlain(request.model) ? nothing : html`<section><ml-plans .i18n=${i18n} .core=${core} .config=${configText(request.model)} .report=${report}></ml-plans></section>`}
         ${report.pipeline ? html`<section><ml-stages .i18n=${i18n} .report=${report}></ml-stages></section>` : nothing}
         <section><ml-timeline .i18n=${i18n} .report=${report}></ml-timeline></section>` : nothing}
       <section><ml-compare .i18n=${i18n} .core=${core} .request=${request} .defaults=${session.defaults} .answer=${answer}></ml-compare></section>

@@ -7,6 +7,7 @@ import './compare_view.js';
 import './ledger_view.js';
 import './limits_view.js';
 import './measured_view.js';
+import './plans_view.js';
 import './share_view.js';
 import './stages_view.js';
 import './timeline_view.js';

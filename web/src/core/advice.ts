@@ -32,4 +32,37 @@ export interface Solution {
   readonly after: Weighed | null;
 }
 
-export type Advice = Changes | Solution;
+// Seconds of one step, and bytes that one GPU sends in it (core/answer/step_time.h).
+export interface StepTime {
+  readonly seconds: number;
+  readonly compute_s: number;
+  readonly tensor_s: number;
+  readonly context_s: number;
+  readonly pipeline_s: number;
+  readonly bubble_s: number;
+  readonly data_s: number;
+  readonly tensor_bytes: Bytes;
+  readonly context_bytes: Bytes;
+  readonly pipeline_bytes: Bytes;
+  readonly data_bytes: Bytes;
+}
+
+export interface Plan {
+  readonly time: StepTime;
+  readonly allocated_bytes: Bytes; // of the stage that needs most
+  readonly recipe: Recipe; // every key, resolved
+}
+
+export interface Plans {
+  readonly about: 'plans';
+  readonly gpus: number;
+  readonly global_batch: number;
+  readonly machine: { readonly gpus: number; readonly within_gb_per_s: number; readonly between_gb_per_s: number };
+  readonly measured_over_computed: readonly [number, number];
+  readonly valid: number;
+  readonly traced: number;
+  readonly complete: boolean;
+  readonly plans: readonly Plan[]; // quickest first, each with less memory than the one before
+}
+
+export type Advice = Changes | Solution | Plans;

@@ -3,7 +3,7 @@
 
 import { ABOUT, type About, type Advice } from '../core/advice.js';
 import { SINGLE } from '../core/site.js';
-import type { Recipe } from '../core/types.js';
+import type { Outcome, Problem, Recipe } from '../core/types.js';
 
 export interface Question {
   readonly config: string;
@@ -11,8 +11,8 @@ export interface Question {
   readonly about: readonly About[];
 }
 
-// How a question is put; undefined when the core refuses the recipe.
-export type Ask = (request: string) => Promise<Advice | undefined>;
+// How a question is put. A problem: the core refuses the recipe.
+export type Ask = (request: string) => Promise<Outcome<Advice>>;
 
 export class Helper {
   private serial = 0;
@@ -24,7 +24,7 @@ export class Helper {
     for (const one of ABOUT.filter((name) => about.includes(name))) {
       const advice = await this.ask(JSON.stringify({ config, recipe, about: one }));
       if (serial !== this.serial) return;
-      if (advice) this.told(advice);
+      if (advice.ok) this.told(advice.value);
     }
     this.done();
   }
@@ -34,8 +34,9 @@ export class Helper {
   }
 }
 
-export function read(answer: string): Advice | undefined {
-  return (JSON.parse(answer) as { advice?: Advice }).advice;
+export function read(answer: string): Outcome<Advice> {
+  const { advice, problem } = JSON.parse(answer) as { advice?: Advice; problem?: Problem };
+  return advice ? { ok: true, value: advice } : { ok: false, problem: problem as Problem };
 }
 
 interface Answered { readonly serial: number; readonly answer?: string; readonly failure?: string }
@@ -44,7 +45,7 @@ interface Answered { readonly serial: number; readonly answer?: string; readonly
 export function inWorker(script: URL, slower: Ask): Ask {
   let worker: Worker | undefined;
   let serial = 0;
-  const waiting = new Map<number, { request: string; settle: (advice: Advice | undefined | Promise<Advice | undefined>) => void }>();
+  const waiting = new Map<number, { request: string; settle: (advice: Outcome<Advice> | Promise<Outcome<Advice>>) => void }>();
   const giveUp = (): void => {
     worker?.terminate();
     worker = undefined;
