@@ -58,13 +58,28 @@ const IN_FULL = new Set(['llama-3-8b', 'llama-3.2-1b', 'llama-2-7b', 'mistral-7b
 // Two layers of every family whose step is traced, and some that are only counted.
 const FAMILIES = [
   'mistral', 'qwen2', 'qwen3', 'granite', 'smollm3', 'gemma', 'gemma2', 'gemma3_text', 'phi', 'phi3', 'starcoder2', 'cohere', 'cohere2',
-  'olmo', 'olmo2', 'glm', 'glm4', 'gpt_neox', 'gpt2', 'mixtral', 'falcon', 'deepseek_v3', 't5', 'vit', 'gemma3', 'qwen2_vl',
+  'olmo', 'olmo2', 'glm', 'glm4', 'gpt_neox', 'gpt2', 'mixtral', 'falcon', 'deepseek_v3', 'gpt_oss', 'stablelm',
+  'gptj', 'llama4_text', 'bloom', 't5', 'vit', 'gemma3', 'qwen2_vl',
 ];
 
 function* familyRequests() {
   const recipe = { batch: 2, seq: 64 };
   for (const model_type of FAMILIES) {
     yield { name: `family ${model_type}`, request: JSON.stringify({ config: { model_type, num_hidden_layers: 2 }, recipe }) };
+  }
+}
+
+// Families whose step is traced only where the file says more than its class's defaults.
+const SAID = {
+  'bert with its masked-language head': { model_type: 'bert', architectures: ['BertForMaskedLM'] },
+  'deepseek_v2 in groups': {
+    model_type: 'deepseek_v2', num_experts_per_tok: 6, topk_method: 'group_limited_greedy', n_group: 8, topk_group: 3,
+  },
+};
+
+function* saidRequests() {
+  for (const [name, keys] of Object.entries(SAID)) {
+    yield { name, request: JSON.stringify({ config: { ...keys, num_hidden_layers: 2 }, recipe: { batch: 2, seq: 64 } }) };
   }
 }
 
@@ -92,7 +107,7 @@ function* requestsIn(name, document) {
 }
 
 export function requests() {
-  const all = [...Object.entries(MISTAKES).map(([name, request]) => ({ name, request })), ...familyRequests()];
+  const all = [...Object.entries(MISTAKES).map(([name, request]) => ({ name, request })), ...familyRequests(), ...saidRequests()];
   for (const folder of ['core/config/checkpoints', 'tests/fixtures']) {
     for (const path of jsonFiles(join(root, folder))) {
       let document;

@@ -291,7 +291,9 @@ void note_untraced(Fields& fields, ModelConfig& config) {
   const NormKind norm = config.style.norm;
   const bool normed_heads =
       config.style.qk_norm != QkNorm::none && (norm == NormKind::layer || norm == NormKind::cohere);
-  if (config.untraced.empty() && (clipped || normed_heads || changed_router))
+  // DeepSeek V2's class leaves the number of experts a token visits to the file.
+  const bool visits_none = config.style.moe != MoeRule::none && config.moe.per_token == 0;
+  if (config.untraced.empty() && (clipped || normed_heads || changed_router || visits_none))
     config.untraced = "variant_step_not_modelled";
 }
 

@@ -41,7 +41,8 @@ Count labels(Fields& fields, ModelConfig& config, Count otherwise) {
 void read_masked_lm(Fields& fields, ModelConfig& config) {
   bool decoder = false;
   fields.flag("is_decoder", decoder);
-  if (decoder) return;
+  const bool even = config.hidden_size % config.num_attention_heads == 0;  // else the class refuses
+  if (decoder || !even) return;
   config.untraced.clear();
   config.architecture = Architecture::bert;
   config.tie_word_embeddings = true;

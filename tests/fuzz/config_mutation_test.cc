@@ -118,6 +118,11 @@ TEST(ConfigMutations, GiveAConfigOrAProblem) {
       R"("factor":8.0,"rope_type":"linear"}},"vision_config":{"model_type":"siglip_vision_model","image_size":896}})",
       R"({"model_type":"qwen3_moe","mlp_only_layers":[0,5],"decoder_sparse_step":2,"num_experts":64,"head_dim":null})",
       R"({"model_type":"deepseek_v3","q_lora_rank":null,"n_shared_experts":2,"first_k_dense_replace":1})",
+      R"({"model_type":"deepseek_v2","num_experts_per_tok":6,"topk_method":"group_limited_greedy","n_group":8,)"
+      R"("topk_group":3,"n_routed_experts":160})",
+      R"({"model_type":"llama4_text","no_rope_layers":[1,0],"layer_types":["chunked_attention"],"moe_layers":[1]})",
+      R"({"model_type":"gptj","n_embd":64,"n_head":4,"rotary_dim":8})",
+      R"({"model_type":"roberta","architectures":["RobertaForMaskedLM"],"type_vocab_size":1})",
       R"({"model_type":"qwen2_vl","hidden_size":1536,"vision_config":{"depth":32,"embed_dim":1280,"hidden_size":1536}})",
       R"({"model_type":"falcon","n_head":64,"n_head_kv":8,"new_decoder_architecture":true})",
       R"({"model_type":"t5","d_model":512,"feed_forward_proj":"gated-gelu","num_decoder_layers":3})",

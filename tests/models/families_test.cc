@@ -123,8 +123,8 @@ TEST(UntracedFamilies, RefuseAVariantThatNoModuleBuilds) {
         R"({"model_type":"cohere","use_qk_norm":true})", R"({"model_type":"mixtral","output_router_logits":true})",
         R"({"model_type":"mixtral","router_jitter_noise":0.1})", R"({"model_type":"opt","do_layer_norm_before":false})",
         R"({"model_type":"opt","word_embed_proj_dim":512})", R"({"model_type":"falcon","alibi":true})",
-        R"({"model_type":"falcon","parallel_attn":false})", R"({"model_type":"stablelm","qk_layernorm":true})",
-        R"({"model_type":"gptj","rotary_dim":null})",
+        R"({"model_type":"falcon","parallel_attn":false})", R"({"model_type":"deepseek_v2"})",
+        R"({"model_type":"stablelm","qk_layernorm":true})", R"({"model_type":"gptj","rotary_dim":null})",
         R"({"model_type":"bloom","apply_residual_connection_post_layernorm":true})"}) {
     const Result<ModelConfig> config = read_model_config(text);
     ASSERT_EQ(outcome(config), "ok") << text;
@@ -184,6 +184,8 @@ TEST(Encoders, AreTracedWithTheirMaskedLanguageHeadAlone) {
   recipe.seq = 512;
   EXPECT_EQ(said(masked, recipe), "ok");
   EXPECT_EQ(said(R"({"model_type":"bert"})", recipe),
+            "unsupported_recipe where=model_type read=bert expected=variant_step_not_modelled nearest=");
+  EXPECT_EQ(said(R"({"model_type":"bert","architectures":["BertForMaskedLM"],"hidden_size":770})", recipe),
             "unsupported_recipe where=model_type read=bert expected=variant_step_not_modelled nearest=");
   EXPECT_EQ(said(R"({"model_type":"bert","architectures":["BertForMaskedLM"],"is_decoder":true})", recipe),
             "unsupported_recipe where=model_type read=bert expected=variant_step_not_modelled nearest=");
