@@ -1,7 +1,8 @@
 // activation_ops.cc - activation functions and layer normalisation, with their backward rules.
 //
-// Sources: tools/autograd/derivatives.yaml (gelu, relu, tanh, clamp, native_layer_norm); torch/csrc/autograd/
-// FunctionsManual.cpp (clamp_backward); aten/src/ATen/native/cuda/layer_norm_kernel.cu for the statistics' dtype.
+// Sources: tools/autograd/derivatives.yaml (gelu, relu, tanh, clamp, native_layer_norm, _fused_rms_norm); torch/csrc/
+// autograd/FunctionsManual.cpp (clamp_backward); aten/src/ATen/native/cuda/layer_norm_kernel.cu for the statistics'
+// dtype.
 
 #include "core/trace/operators.h"
 #include "core/trace/strides.h"
@@ -96,6 +97,14 @@ void layer_norm_rule(Node& node, const Gradients& in, Gradients& out) {
   }
 }
 
+void rms_norm_rule(Node& node, const Gradients& in, Gradients& out) {
+  Tape& tape = *node.tape;
+  const Tensor x = tape.unpack(node, 0), weight = tape.unpack(node, 1), rstd = tape.unpack(node, 2);
+  out[0] = tape.empty(OpKind::rms_norm_backward, x.shape(), x.dtype());
+  out[1] = tape.empty(OpKind::rms_norm_backward, weight.shape(), weight.dtype());
+  tape.run(OpKind::rms_norm_backward, {&in[0], &x, &rstd, &weight}, {&out[0], &out[1]});
+}
+
 }  // namespace
 
 Tensor gelu(const Tensor& a, bool tanh_approximation) {
@@ -153,6 +162,21 @@ Tensor layer_norm(const Tensor& input, const Tensor& master_weight, const Tensor
   tape.save(node, rstd);
   if (weight) tape.save(node, weight);
   if (bias) tape.save(node, bias);  // named by the formula, though nothing is computed from it
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  Tape& tape = x.tape();
+  Node* node = tape.node(rms_norm_rule, {&x, &weight});
+  tape.save(node, x);
+  tape.save(node, weight);
+  Tensor result = tape.empty(OpKind::rms_norm, x.shape(), x.dtype());
+  Shape rows = x.shape();
+  rows.set_last({1, Sym::none});
+  const Tensor rstd = tape.empty(OpKind::rms_norm, rows, x.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  tape.run(OpKind::rms_norm, {&x, &weight}, {&result, &rstd}, {eps, {}});
+  tape.save(node, rstd);
   tape.attach(node, result);
   return result;
 }

@@ -116,6 +116,8 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor embedding(const Tensor& weight, const Tensor& ids);
 // nn.LayerNorm over the last dimension; weight and bias may be empty. Statistics are fp32 as the CUDA kernel's.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+// nn.RMSNorm over the last dimension where PyTorch has a kernel for it (2.9), rstd in fp32.
+Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps);
 Tensor log_softmax(const Tensor& a);
 enum class Reduction : std::uint8_t { mean, sum };
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, Reduction reduction = Reduction::mean);

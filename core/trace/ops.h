@@ -78,6 +78,8 @@ namespace ledger {
   X(tanh_backward, "tanh_backward")     /* out0 = in0 * (1 - in1^2); in0 gradient, in1 tanh's result */ \
   X(layer_norm, "native_layer_norm")    /* in0[..,h], perhaps weight and bias[h]; out1 = mean, out2 = 1 / sqrt(variance + a.x), both [..,1]; out0 = (in0 - out1) * out2 * weight + bias */ \
   X(layer_norm_backward, "native_layer_norm_backward") /* in gradient, x, mean, rstd, perhaps weight; out0 = dx, perhaps out1 = dweight, out2 = dbias */ \
+  X(rms_norm, "_fused_rms_norm")        /* in0[..,h], in1 = weight[h]; out1 = 1 / sqrt(mean of squares + a.x), [..,1]; out0 = in0 * out1 * in1 */ \
+  X(rms_norm_backward, "_fused_rms_norm_backward") /* in gradient, x, rstd, weight; out0 = dx, out1 = dweight */ \
   X(silu_backward, "silu_backward")     /* out0 = in0 * d silu(x)/dx at x = in1; in0 is the gradient */ \
   /* reductions and shapes */ \
   X(mean, "mean")                       /* out0 = mean of in0 over every dimension where out0's size is 1 (same rank), or over all of it (out0 rank 0) */ \
@@ -158,6 +160,7 @@ namespace ledger {
   X(dequantise_absmax, "dequantize_blockwise") /* out0 fp32 = in2[in0[i]] * in1[i / 256]; in0 = absmax u8, in1 = absmax2, in2 = map; the offset is added by add_.Tensor */ \
   X(dequantise, "dequantize_4bit")      /* out0[i] = in2[code i of in0] * in1[i / 64], rounded to out0's dtype */ \
   X(gemm_4bit, "gemm_4bit")             /* out0[..,out] = in0[..,in] times the weight [out,in] that dequantise makes of in1 = packed, in2 = scales (fp32, or u8 with in4 = offset, in5 = absmax2, in6 = map) and in3 = code, plus a bias, if one is the last input; no weight is stored */ \
+  X(compiled, "triton_")                /* a kernel of torch.compile's, several operators in one; shapes only */ \
   X(cache_quantise, "quantize_affine")  /* a step of quanto's 4-bit quantisation of cached keys or values, or of its inverse; shapes only */ \
   X(int8_linear, "int8_linear")         /* a step of an LLM.int8 weight or product; shapes only */
 // clang-format on

@@ -73,6 +73,8 @@ void log_softmax(Call& call);
 void log_softmax_backward(Call& call);
 void layer_norm(Call& call);
 void layer_norm_backward(Call& call);
+void rms_norm(Call& call);
+void rms_norm_backward(Call& call);
 
 // loss.cc
 void nll_loss(Call& call);

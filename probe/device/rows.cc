@@ -1,4 +1,4 @@
-// rows.cc - operators that need a whole row of the last dimension: softmax, log-softmax and layer normalisation.
+// rows.cc - operators that need a whole row of the last dimension: softmax, log-softmax and norms.
 #include <cmath>
 
 #include "probe/device/kernels.h"
@@ -138,6 +138,17 @@ struct LayerNormBackward {
   }
 };
 
+LEDGER_DEVICE_ONLY inline std::int64_t element(DType dtype) {
+  std::int64_t bytes = 0;
+  with_float<double>(dtype, [&]<class T>(T) { bytes = sizeof(T); });
+  return bytes;
+}
+
+template <class C>
+LEDGER_DEVICE_ONLY void put(const Operand& to, std::uint64_t column, C value) {
+  store_float(to.data + static_cast<std::int64_t>(column) * to.strides[0] * element(to.dtype), value, to.dtype);
+}
+
 // dw = sum g y; db = sum g, over all rows: a thread a column.
 template <class C>
 struct LayerNormWeights {
@@ -158,14 +169,6 @@ struct LayerNormWeights {
     put(to_weight, column, weight);
     if (to_bias.data != nullptr) put(to_bias, column, bias);
   }
-  LEDGER_DEVICE_ONLY void put(const Operand& to, std::uint64_t column, C value) const {
-    store_float(to.data + static_cast<std::int64_t>(column) * to.strides[0] * element(to.dtype), value, to.dtype);
-  }
-  LEDGER_DEVICE_ONLY static std::int64_t element(DType dtype) {
-    std::int64_t bytes = 0;
-    with_float<double>(dtype, [&]<class T>(T) { bytes = sizeof(T); });
-    return bytes;
-  }
 };
 
 template <class C>
@@ -183,6 +186,75 @@ void normalise_backward(Call& call) {
   for_elements(call, rows.width, LayerNormWeights<C>{rows, rows.count(), call.out[1], to_bias});
 }
 
+template <class C>
+struct RmsNorm {
+  Rows<3> rows;  // result, rstd, operand
+  Vector weight;
+  double eps;
+
+  LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
+    std::byte* at[3];
+    rows.leading.locate(row, at);
+    const auto x = [&](std::uint64_t i) { return rows.template get<C>(at, 2, i); };
+    const C squares = team.sum<C>(rows.width, [&](std::uint64_t i) { return x(i) * x(i); });
+    const C rstd = 1 / std::sqrt(squares / static_cast<C>(rows.width) + static_cast<C>(eps));
+    team.for_each(rows.width, [&](std::uint64_t i) { rows.set(at, 0, i, x(i) * rstd * weight.get<C>(i)); });
+    team.each([&](unsigned lane) {
+      if (lane == 0) store_float(at[1], rstd, rows.dtypes[1]);
+    });
+  }
+};
+
+// dx = r (g w - y mean(g w y)), y = x r.
+template <class C>
+struct RmsNormBackward {
+  Rows<4> rows;  // result, gradient, operand, rstd
+  Vector weight;
+
+  LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
+    std::byte* at[4];
+    rows.leading.locate(row, at);
+    const C r = load_float<C>(at[3], rows.dtypes[3]);
+    const auto g = [&](std::uint64_t i) { return rows.template get<C>(at, 1, i) * weight.get<C>(i); };
+    const auto y = [&](std::uint64_t i) { return rows.template get<C>(at, 2, i) * r; };
+    const C sum = team.sum<C>(rows.width, [&](std::uint64_t i) { return g(i) * y(i); });
+    const C mean = sum / static_cast<C>(rows.width);
+    team.for_each(rows.width, [&](std::uint64_t i) { rows.set(at, 0, i, r * (g(i) - y(i) * mean)); });
+  }
+};
+
+// dw = sum g y over all rows: a thread a column.
+template <class C>
+struct RmsNormWeight {
+  Rows<4> rows;  // as above
+  std::uint64_t count;
+  Operand to_weight;
+
+  LEDGER_DEVICE_ONLY void operator()(std::uint64_t column) const {
+    C weight = 0;
+    for (std::uint64_t row = 0; row < count; ++row) {
+      std::byte* at[4];
+      rows.leading.locate(row, at);
+      weight += rows.template get<C>(at, 1, column) * rows.template get<C>(at, 2, column) *
+                load_float<C>(at[3], rows.dtypes[3]);
+    }
+    put(to_weight, column, weight);
+  }
+};
+
+template <class C>
+void normalise_rms(Call& call) {
+  const Rows<3> rows({call.out[0], call.out[1], call.in[0]});
+  for_teams(call, rows.count(), RmsNorm<C>{rows, Vector(call.in, 1, 1), call.attr.x});
+}
+
+template <class C>
+void normalise_rms_backward(Call& call) {
+  const Rows<4> rows({call.out[0], call.in[0], call.in[1], call.in[2]});
+  for_teams(call, rows.count(), RmsNormBackward<C>{rows, Vector(call.in, 3, 1)});
+  for_elements(call, rows.width, RmsNormWeight<C>{rows, rows.count(), call.out[1]});
+}
+
 }  // namespace
 
 void layer_norm(Call& call) {
@@ -191,6 +263,14 @@ void layer_norm(Call& call) {
 
 void layer_norm_backward(Call& call) {
   (needs_double(call) ? normalise_backward<double> : normalise_backward<float>)(call);
+}
+
+void rms_norm(Call& call) {
+  (needs_double(call) ? normalise_rms<double> : normalise_rms<float>)(call);
+}
+
+void rms_norm_backward(Call& call) {
+  (needs_double(call) ? normalise_rms_backward<double> : normalise_rms_backward<float>)(call);
 }
 
 }  // namespace ledger::LEDGER_DEVICE

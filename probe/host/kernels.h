@@ -70,6 +70,8 @@ void zero_masked_rows(KernelCall& call);
 // kernels_layer_norm.cc
 void layer_norm(KernelCall& call);
 void layer_norm_backward(KernelCall& call);
+void rms_norm(KernelCall& call);
+void rms_norm_backward(KernelCall& call);
 
 // kernels_dropout.cc
 void dropout(KernelCall& call);

@@ -1,4 +1,4 @@
-// kernels_layer_norm.cc - layer normalisation over the last dimension. Sums over a row are in double.
+// kernels_layer_norm.cc - layer and RMS normalisation over the last dimension. Sums over a row are in double.
 #include <cmath>
 #include <vector>
 
@@ -76,6 +76,53 @@ void backward(KernelCall& call) {
   if (call.out.size() > 2) generate<double>(call.out[2], [&](std::uint64_t i) { return to_bias[i]; });
 }
 
+template <class C>
+void rms_forward(KernelCall& call) {
+  const HostView &out = call.out[0], &rstd = call.out[1], &in = call.in[0];
+  const std::size_t width = in.last_size();
+  const std::vector<C> weight = vector_of<C>(call, 1, width, 1);
+  std::vector<C> x(width);
+  for_each_vector<3>({out, rstd, in}, [&](const auto& at) {
+    load_strip(x.data(), at[2], last_step(in), width, in.dtype);
+    double squares = 0;
+    for (const C value : x)
+      squares += static_cast<double>(value) * static_cast<double>(value);
+    const C r = static_cast<C>(1 / std::sqrt(squares / static_cast<double>(width) + call.attr.x));
+    for (std::size_t i = 0; i < width; ++i)
+      x[i] = x[i] * r * weight[i];
+    store_strip(at[0], last_step(out), x.data(), width, out.dtype);
+    store_strip(at[1], 1, &r, 1, rstd.dtype);
+  });
+}
+
+// dx = r (g w - y mean(g w y)), y = x r; dw = sum g y.
+template <class C>
+void rms_backward(KernelCall& call) {
+  const HostView &out = call.out[0], &gradient = call.in[0], &in = call.in[1], &rstd = call.in[2];
+  const std::size_t width = in.last_size();
+  const std::vector<C> weight = vector_of<C>(call, 3, width, 1);
+  std::vector<C> g(width), y(width);
+  std::vector<double> to_weight(width);
+  for_each_vector<4>({out, gradient, in, rstd}, [&](const auto& at) {
+    load_strip(g.data(), at[1], last_step(gradient), width, gradient.dtype);
+    load_strip(y.data(), at[2], last_step(in), width, in.dtype);
+    C r;
+    load_strip(&r, at[3], 1, 1, rstd.dtype);
+    double along = 0;
+    for (std::size_t i = 0; i < width; ++i) {
+      y[i] *= r;
+      to_weight[i] += static_cast<double>(g[i]) * static_cast<double>(y[i]);
+      g[i] *= weight[i];
+      along += static_cast<double>(g[i]) * static_cast<double>(y[i]);
+    }
+    const C mean_gy = static_cast<C>(along / static_cast<double>(width));
+    for (std::size_t i = 0; i < width; ++i)
+      g[i] = r * (g[i] - y[i] * mean_gy);
+    store_strip(at[0], last_step(out), g.data(), width, out.dtype);
+  });
+  generate<double>(call.out[1], [&](std::uint64_t i) { return to_weight[i]; });
+}
+
 }  // namespace
 
 void layer_norm(KernelCall& call) {
@@ -84,6 +131,14 @@ void layer_norm(KernelCall& call) {
 
 void layer_norm_backward(KernelCall& call) {
   (needs_double(call) ? backward<double> : backward<float>)(call);
+}
+
+void rms_norm(KernelCall& call) {
+  (needs_double(call) ? rms_forward<double> : rms_forward<float>)(call);
+}
+
+void rms_norm_backward(KernelCall& call) {
+  (needs_double(call) ? rms_backward<double> : rms_backward<float>)(call);
 }
 
 }  // namespace ledger::host

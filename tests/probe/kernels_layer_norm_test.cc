@@ -1,4 +1,4 @@
-// Layer norm: definition, statistics and gradients, with and without weight and bias.
+// Layer norm and RMS norm: definition, statistics and gradients, with and without weight and bias.
 #include "one_op.h"
 
 namespace ledger::one_op {
@@ -70,6 +70,45 @@ TEST(LayerNormKernels, BackwardIsTheGradient) {
   expect_gradient(forward, x, u, gradients[0]);
   expect_gradient([&](const TestTensor& at) { return run_norm({x, at, bias})[0]; }, weight, u, gradients[1]);
   expect_gradient([&](const TestTensor& at) { return run_norm({x, weight, at})[0]; }, bias, u, gradients[2]);
+}
+
+std::vector<TestTensor> run_rms(const TestTensor& x, const TestTensor& weight) {
+  Sizes rows = x.sizes;
+  rows.back() = 1;
+  const DType statistics = x.dtype == DType::f64 ? DType::f64 : DType::f32;
+  return run_op(OpKind::rms_norm, {x, weight}, {empty(x.dtype, x.sizes), empty(statistics, rows)}, {kEps, {}});
+}
+
+TEST(RmsNormKernels, MatchTheirDefinitionOnAnyStrides) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    for (const TestTensor& x : {random(dtype, {5, 33}, -4, 4), random_reversed(dtype, {2, 3, 17}, -4, 4),
+                                random_slice(dtype, {2, 3, 9}, -4, 4)}) {
+      const std::uint64_t width = x.sizes.back();
+      const TestTensor weight = random(dtype, {width});
+      std::vector<double> y = x.values(), rstd;
+      for (std::uint64_t row = 0; row < y.size(); row += width) {
+        double squares = 0;
+        for (std::uint64_t i = 0; i < width; ++i)
+          squares += y[row + i] * y[row + i];
+        rstd.push_back(1 / std::sqrt(squares / static_cast<double>(width) + kEps));
+        for (std::uint64_t i = 0; i < width; ++i)
+          y[row + i] *= rstd.back() * weight.values()[i];
+      }
+      const std::vector<TestTensor> got = run_rms(x, weight);
+      expect_near(got[0], y, 40 * epsilon(dtype), 16 * epsilon(dtype));
+      expect_near(got[1], rstd, 40 * epsilon(got[1].dtype));
+    }
+  }
+}
+
+TEST(RmsNormKernels, BackwardIsTheGradient) {
+  const TestTensor x = random(DType::f64, {4, 13}, -3, 3), u = random_reversed(DType::f64, {4, 13});
+  const TestTensor weight = random(DType::f64, {13});
+  const std::vector<TestTensor> made = run_rms(x, weight);
+  const std::vector<TestTensor> gradients =
+      run_op(OpKind::rms_norm_backward, {u, x, made[1], weight}, {empty(DType::f64, {4, 13}), empty(DType::f64, {13})});
+  expect_gradient([&](const TestTensor& at) { return run_rms(at, weight)[0]; }, x, u, gradients[0]);
+  expect_gradient([&](const TestTensor& at) { return run_rms(x, at)[0]; }, weight, u, gradients[1]);
 }
 
 }  // namespace

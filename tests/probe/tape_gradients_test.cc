@@ -124,6 +124,9 @@ const Program kPrograms[] = {
     {"layer_norm", [](const Material& m) { return layer_norm(m.x, m.vector, Tensor(), 1e-3); }},
     {"layer_norm_with_bias", [](const Material& m) { return layer_norm(m.x * m.y, m.vector, bias_of(m), 1e-3); }},
     {"layer_norm_bare", [](const Material& m) { return layer_norm(m.x, Tensor(), Tensor(), 1e-3) * m.y; }},
+    {"fused_rms_norm", [](const Material& m) { return fused_rms_norm(m.x * m.y, m.vector, 1e-3); }},
+    {"fused_rms_norm_of_transposed",
+     [](const Material& m) { return fused_rms_norm(transpose(product(m), 0, 1), m.vector, 1e-3); }},
     {"conv1d", [](const Material& m) { return conv1d(m.x, m.matrix, m.vector); }},
     {"split",
      [](const Material& m) {

@@ -300,6 +300,8 @@ void Maker::rows() {
       const TestTensor of_weight = like(weight, dtype);
       add("weights " + title(dtype, layout), OpKind::layer_norm_backward, {g, x, m, r, weight},
           {out, of_weight, of_weight});
+      add(title(dtype, layout), OpKind::rms_norm, {x, weight}, {out, mean}, {1e-5, {}});
+      add(title(dtype, layout), OpKind::rms_norm_backward, {g, x, r, weight}, {out, of_weight});
       if (layout == kDense) x.memory[0] = -std::numeric_limits<double>::infinity();
       add(title(dtype, layout), OpKind::softmax, {x}, {out});
       add(title(dtype, layout), OpKind::log_softmax, {x}, {out});
