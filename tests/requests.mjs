@@ -22,6 +22,8 @@ const RECIPES = {
   'lora over int8': { method: 'lora', weights: 'int8', seq: 96 },
   fsdp2: { fsdp: 2, dp: 3, precision: 'fp32', checkpointing: 'full', seq: 96 },
   'torchtune, in chunks': { stack: 'torchtune', checkpointing: 'full', loss: 'chunked', batch: 2, seq: 96 },
+  'torchtitan, sharded': { stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', dp: 3, tp: 2, sequence_parallel: true, checkpointing: 'selective', batch: 2, seq: 96 },
+  'older torchtitan, compiled': { stack: 'torchtitan-0.1', precision: 'fp32', fsdp: 2, dp: 2, cp: 2, compile: true, checkpointing: 'selective', seq: 96 },
   'a pipeline': { stack: 'megatron', precision: 'megatron-bf16', dp: 3, zero: 1, tp: 2, sequence_parallel: true, pp: 2, micro_batches: 4, seq: 96 },
   'ZeRO-2, offloaded': { zero: 2, dp: 3, offload: 'optimizer', checkpointing: 'full', grad_accum: 2, overlap_comm: 'on', batch: 2, seq: 48 },
   'ZeRO-3': { zero: 3, dp: 3, checkpointing: 'full', max_reuse_distance: 5000, batch: 2, seq: 48 },

@@ -148,7 +148,7 @@ Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, 
   Result<Trace> trace = trace_of(p, options);
   if (!trace.ok()) return trace.problem();
   p.trace = std::move(trace.value());
-  if (recipe.stack == Stack::megatron) {
+  if (recipe.stack == Stack::megatron || (is_torchtitan(recipe.stack) && recipe.tp > 1)) {
     p.trainable = p.params;  // the trace has one rank's part
   } else if (recipe.stack != Stack::course) {
     p.trainable = trainable_elements(p.trace);

@@ -9,6 +9,7 @@
 #include "core/memory/timeline.h"
 #include "core/models/megatron.h"
 #include "core/models/names.h"
+#include "core/models/torchtitan.h"
 #include "core/training/support.h"
 
 namespace ledger {
@@ -176,9 +177,12 @@ constexpr NotModelled kNotModelled[] = {
      }},
     {"cudnn_workspace",
      [](const Prediction& p) {
-       const bool first_choice = p.recipe.stack == Stack::megatron && p.recipe.attention == Attention::sdpa;
+       const TitanVersion* const titan = titan_version(p.recipe.stack);
+       const bool first_choice = p.recipe.attention == Attention::sdpa &&
+                                 (p.recipe.stack == Stack::megatron || (titan != nullptr && titan->cudnn_first));
        return traced_decoder(p) && (p.recipe.attention == Attention::cudnn || first_choice);
      }},
+    {"compiled_kernels", [](const Prediction& p) { return p.recipe.compile; }},
     {"communication_library",
      [](const Prediction& p) {
        return times(times(p.recipe.dp, p.recipe.cp), times(p.recipe.tp, p.recipe.pp)) > 1 &&
@@ -219,7 +223,8 @@ bool stays_fp32(const Recipe& r) {
 
 // Attention is called with fewer heads of keys and values than of queries.
 bool groups_heads(const Prediction& p) {
-  const bool repeated = p.recipe.stack == Stack::hf_4 || p.recipe.stack == Stack::torchtune;
+  const bool repeated =
+      p.recipe.stack == Stack::hf_4 || p.recipe.stack == Stack::torchtune || is_torchtitan(p.recipe.stack);
   return !repeated && p.config.num_attention_heads != p.config.num_key_value_heads;
 }
 

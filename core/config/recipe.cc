@@ -18,7 +18,9 @@ namespace {
 using Kind = RecipeKey::Kind;
 
 // Spellings in the order of the enumerators.
-constexpr const char* kStack[] = {"hf", "hf-4", "torchtune", "torchtitan", "litgpt", "megatron", "native", "course"};
+constexpr const char* kStack[] = {
+    "hf",     "hf-4",     "torchtune", "torchtitan", "torchtitan-0.2.0", "torchtitan-0.1", "torchtitan-0.0.2",
+    "litgpt", "megatron", "native",    "course"};
 constexpr const char* kMethod[] = {"full", "lora", "qlora"};
 constexpr const char* kPrecision[] = {"bf16", "amp-bf16",      "amp-fp16",
                                       "fp32", "megatron-bf16", "megatron-bf16-bf16grad"};
@@ -182,6 +184,7 @@ constexpr std::array kRows = {
     choice<&Recipe::checkpointing>("checkpointing", kCheckpointing),
     choice<&Recipe::loss>("loss", kLoss),
     flag<&Recipe::compile>("compile"),
+    flag<&Recipe::float8>("float8"),
     flag<&Recipe::keep_outputs>("keep_outputs"),
     integer<&Recipe::rank>("rank", 1, 65536),
     Row{{"targets", Kind::names, {}, 1, kMaxNames}, read_targets, write_targets},

@@ -17,7 +17,22 @@ namespace ledger {
 
 // Spellings in JSON: '_' in an enumerator stands for '-' where the contract says so (amp_bf16 is "amp-bf16"); "4bit"
 // names carry no such change (adamw_8bit is "adamw_8bit").
-enum class Stack : std::uint8_t { hf, hf_4, torchtune, torchtitan, litgpt, megatron, native, course };
+enum class Stack : std::uint8_t {
+  hf,
+  hf_4,
+  torchtune,
+  torchtitan,
+  torchtitan_0_2_0,  // "torchtitan-0.2.0"
+  torchtitan_0_1,    // "torchtitan-0.1"
+  torchtitan_0_0_2,  // "torchtitan-0.0.2"
+  litgpt,
+  megatron,
+  native,
+  course
+};
+constexpr bool is_torchtitan(Stack stack) {
+  return stack >= Stack::torchtitan && stack <= Stack::torchtitan_0_0_2;
+}
 enum class Method : std::uint8_t { full, lora, qlora };
 enum class Precision : std::uint8_t { bf16, amp_bf16, amp_fp16, fp32, megatron_bf16, megatron_bf16_bf16grad };
 enum class Optimizer : std::uint8_t {
@@ -64,6 +79,7 @@ struct Recipe {
   Checkpointing checkpointing = Checkpointing::none;
   Loss loss = Loss::full;
   bool compile = false;
+  bool float8 = false;  // linear layers of the decoder layers multiply in float8
   bool keep_outputs = false;
   std::uint64_t rank = 16;
   std::vector<std::string> targets = {"all-linear"};  // JSON: a string or a list of strings

@@ -121,7 +121,7 @@ Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerCont
       return CheckpointOutputs{std::move(output), std::move(beside)};
     };
     const bool selective = checkpointing == Checkpointing::selective;
-    CheckpointOutputs outputs = tape.checkpoint_many(region, selective ? Keep::compute_intensive : Keep::nothing);
+    CheckpointOutputs outputs = tape.checkpoint_many(region, selective ? kComputeIntensive : Keep{});
     weights = std::move(outputs[1]);
     return std::move(outputs[0]);
   }

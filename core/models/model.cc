@@ -15,6 +15,10 @@ constexpr Row kBuilders[] = {
     {Architecture::llama, Stack::hf, build_llama},
     {Architecture::llama, Stack::hf_4, build_llama},
     {Architecture::llama, Stack::torchtune, build_torchtune},
+    {Architecture::llama, Stack::torchtitan, build_torchtitan},
+    {Architecture::llama, Stack::torchtitan_0_2_0, build_torchtitan},
+    {Architecture::llama, Stack::torchtitan_0_1, build_torchtitan},
+    {Architecture::llama, Stack::torchtitan_0_0_2, build_torchtitan},
     {Architecture::plain, Stack::hf, build_plain},
     {Architecture::bert, Stack::hf, build_bert},
 };

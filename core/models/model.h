@@ -53,6 +53,8 @@ struct ModelOptions {
       false;                  // enable_input_require_grads: the embedding's output becomes a leaf that needs a gradient
   bool keep_outputs = false;  // the training loop holds on to the model's output: the logits, where there are any
   Loss loss = Loss::full;
+  bool compile = false;             // torch.compile as the stack applies it
+  std::uint64_t tp = 1, cp = 1;     // ranks that share every matrix, and every sequence, as the stack has them do it
   ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model
   Stack stack = Stack::hf;          // whose modules; hf_4: repeated keys and values, shifted fp32 logits
 };
@@ -64,6 +66,8 @@ std::unique_ptr<Model> build_bert(Tape& tape, const ModelConfig& config, const M
 std::unique_ptr<Model> build_plain(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // plain.cc
 std::unique_ptr<Model> build_torchtune(Tape& tape, const ModelConfig& config,
                                        const ModelOptions& options);  // torchtune.cc
+std::unique_ptr<Model> build_torchtitan(Tape& tape, const ModelConfig& config,
+                                        const ModelOptions& options);  // torchtitan.cc
 
 // Token ids [b, s], as decoders' make_inputs() loads them.
 Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name = "input_ids");

@@ -117,11 +117,28 @@ constexpr ModuleNames kTorchtune = {.base = "",
                                     .up = "w3",
                                     .down = "w2"};
 
+// torchtitan models/{llama3,qwen3}/model/model.py.
+constexpr ModuleNames kTorchtitan = {.base = "",
+                                     .embed = "tok_embeddings",
+                                     .head = "output",
+                                     .input_norm = "attention_norm",
+                                     .attention_norm = "ffn_norm",
+                                     .attention = "attention",
+                                     .q = "wq",
+                                     .k = "wk",
+                                     .v = "wv",
+                                     .o = "wo",
+                                     .mlp = "feed_forward",
+                                     .gate = "w1",
+                                     .up = "w3",
+                                     .down = "w2"};
+
 }  // namespace
 
 const ModuleNames& names_of(const ModelConfig& config, Stack stack) {
   if (config.model_type == "falcon" && config.style.layout == Layout::parallel_two) return kFalconTwoNorms;
   if (stack == Stack::torchtune) return kTorchtune;
+  if (is_torchtitan(stack)) return kTorchtitan;
   for (const Row& row : kRows) {
     if (config.model_type == row.model_type) return row.names;
   }

@@ -15,6 +15,7 @@ inline constexpr UnitId kRootUnit = 0;       // the model itself, and every para
 inline constexpr UnitId kEmbeddingUnit = 1;  // the token embedding
 inline constexpr UnitId kHeadUnit = 2;       // final norm and output layer
 inline constexpr UnitId kFirstLayerUnit = 3;
+inline constexpr UnitId kNoUnit = ~UnitId{0};
 
 class ParameterUnits {
  public:

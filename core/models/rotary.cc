@@ -1,13 +1,14 @@
 #include "core/models/rotary.h"
 
 namespace ledger {
-namespace {
 
 Tensor rotate_half(const Tensor& x, Dim half) {
   const Tensor x1 = slice(x, -1, 0, half);
   const Tensor x2 = slice(x, -1, half.size, half);
   return cat(neg(x2), x1, -1);
 }
+
+namespace {
 
 // Every other element beside its neighbour, negated: stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2).
 Tensor rotate_pairs(const Tensor& x, Dim half) {

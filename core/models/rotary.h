@@ -37,6 +37,9 @@ struct RotaryEmbedding {
   Rotary forward(const Tensor& x, const Tensor& position_ids, const DecoderDims& dims) const;  // no_grad, autocast off
 };
 
+// The second half of a head, negated, before the first.
+Tensor rotate_half(const Tensor& x, Dim half);
+
 // x * cos + x's neighbours turned a quarter * sin: GPT-J's rotate_every_two.
 Tensor rotate_every_two(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half);
 

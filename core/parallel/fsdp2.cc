@@ -26,10 +26,13 @@ Fsdp2::Group& Fsdp2::group_of(UnitId unit) {
   return groups_[index];
 }
 
-// The caller's word counts for the root, too; only without one (None) would the root stay gathered. torchtitan keeps
-// the head, which backward needs first.
+// The caller's word counts for the root, too; only without one (None) would the root stay gathered, as it always did
+// before PyTorch 2.8. torchtitan keeps what backward needs first: the head, and before 0.1 the last layer.
 bool Fsdp2::reshards_after_forward(const Group& group) const {
-  return options_.reshard_after_forward && static_cast<UnitId>(&group - groups_.data()) != kHeadUnit;
+  const auto unit = static_cast<UnitId>(&group - groups_.data());
+  const bool kept =
+      unit == kHeadUnit || (options_.kept_from != kNoUnit && (unit == kRootUnit || unit >= options_.kept_from));
+  return options_.reshard_after_forward && !kept;
 }
 
 // FSDPParam._init_sharded_param and init_unsharded_param.

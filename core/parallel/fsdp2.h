@@ -20,7 +20,8 @@ class Fsdp2 : public ParameterUnits {
     DType param_dtype = DType::bf16;  // of the gathered parameters, and so of computation and gradients
     DType reduce_dtype = DType::f32;  // of the reduce-scatter
     bool reshard_after_forward = true;
-    bool titan_units = false;  // torchtitan's: embedding alone; norm and head together, not resharded
+    bool titan_units = false;    // torchtitan's: embedding alone; norm and head together, not resharded
+    UnitId kept_from = kNoUnit;  // this unit and those after it are not given up after forward, nor is the root
   };
 
   Fsdp2(Tape& tape, Options options) : tape_(tape), options_(options) {}

@@ -56,7 +56,8 @@ void Zero3::after_module(const ModuleCall& call, const Tensor& output) {
 void Zero3::after(ModuleId id, const Tensor& output) {
   parameters_.release(id, true);
   if (tape_.grad_enabled() && output.requires_grad())
-    tape_.before_gradient_of(output, [this, id] { parameters_.fetch(id, false); });
+    tape_.before_gradient_of(
+        output, [this, id] { parameters_.fetch(id, false); }, Tape::HookOrder::newest_first);
 }
 
 // --- initialize

@@ -136,6 +136,7 @@ void Tape::release_frame(CheckpointFrame* frame) {
   frame->tensors.clear();
   frame->dropped.clear();
   frame->kept.clear();
+  frame->kept_after.clear();
   frame->recompute = nullptr;
   frame->region = nullptr;
   frames_.give(frame);

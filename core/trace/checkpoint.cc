@@ -15,7 +15,7 @@ CheckpointFrame* Tape::new_frame() {
   frame->refs = 1;
   frame->saved = 0;
   frame->recomputed = false;
-  frame->selective = false;
+  frame->keep = {};
   frame->autocast = autocast_;
   frame->scope = scope_;
   frame->layer = layer_;
@@ -31,11 +31,18 @@ Tensor Tape::checkpoint(const std::function<Tensor()>& region, Keep keep) {
 CheckpointOutputs Tape::checkpoint_many(const std::function<CheckpointOutputs()>& region, Keep keep) {
   if (!grad_enabled_ || recomputing_ != nullptr) return region();
   CheckpointFrame* frame = new_frame();
-  frame->selective = keep == Keep::compute_intensive;
+  frame->keep = keep;
   frame->recompute = [region] { region(); };
   CheckpointFrame* const outer = std::exchange(recording_, frame);
   CheckpointOutputs outputs = region();
   recording_ = outer;
+  if (keep.needed_alone) {
+    // Recomputation stops at the last saved tensor and never asks for what was made after it.
+    while (!frame->kept.empty() && frame->kept_after.back() == frame->saved) {
+      frame->kept.pop_back();
+      frame->kept_after.pop_back();
+    }
+  }
   release_frame(frame);
   return outputs;
 }
@@ -63,16 +70,20 @@ void Tape::recompute(CheckpointFrame& frame) {
 
 namespace {
 
-// Of torchtitan's list, what these models run; mm is decided by its number.
-bool compute_intensive(OpKind op) {
+// Of the lists of operators, what these models run; mm is decided by its number.
+bool keeps(const Keep& keep, OpKind op) {
   switch (op) {
     case OpKind::mm:
     case OpKind::addmm:
     case OpKind::bmm:
+      return keep.every_other_product;
     case OpKind::flash_attention:
     case OpKind::efficient_attention:
+      return keep.attention;
     case OpKind::cudnn_attention:
-      return true;
+      return keep.cudnn;
+    case OpKind::reduce_scatter:
+      return keep.sums;
     default:
       return false;
   }
@@ -84,10 +95,11 @@ bool compute_intensive(OpKind op) {
 bool Tape::take_kept(OpKind op, Tensor& result) {
   const bool forward = recomputing_ == nullptr;
   CheckpointFrame* frame = forward ? recording_ : recomputing_;
-  if (frame == nullptr || !frame->selective || muted_ || !compute_intensive(op)) return false;
+  if (frame == nullptr || muted_ || !keeps(frame->keep, op)) return false;
   if (op == OpKind::mm && ++frame->products % 2 == 0) return false;
   if (forward) {
     frame->kept.push_back(detach(result));
+    frame->kept_after.push_back(frame->saved);
     return false;
   }
   result = std::move(frame->kept[frame->next_kept++]);
@@ -141,15 +153,17 @@ Tensor Tape::rerun(CheckpointFrame& frame, const Tensor& input, const Tensor& gr
   return result;
 }
 
-void Tape::before_gradient_of(const Tensor& output, std::function<void()> hook) {
+void Tape::before_gradient_of(const Tensor& output, std::function<void()> hook, HookOrder order) {
   Node* node = output.impl()->grad_fn;
   if (node == nullptr) return;
-  if (node->hook >= 0) {  // the output of a module that is the last in another: the outer one's comes first
-    const auto inner = static_cast<std::size_t>(node->hook);
-    hook = [this, inner, outer = std::move(hook)] {
-      outer();
-      call_hook(inner);
+  if (node->hook >= 0) {
+    std::function<void()>& known = hooks_[static_cast<std::size_t>(node->hook)];
+    if (order == HookOrder::newest_first) std::swap(known, hook);
+    known = [first = std::move(known), then = std::move(hook)] {
+      first();
+      then();
     };
+    return;
   }
   node->hook = static_cast<std::int32_t>(hooks_.size());
   hooks_.push_back(std::move(hook));

@@ -23,6 +23,18 @@ using CheckpointOutputs = std::array<Tensor, kMaxOutputs>;
 // no gradient is needed or none flows.
 using BackwardRule = void (*)(Node& node, const Gradients& in, Gradients& out);
 
+// What a checkpointed region keeps besides its inputs: results that are not computed again.
+struct Keep {
+  bool every_other_product = false;
+  bool attention = false, cudnn = false;  // cuDNN's kernel stands alone in lists
+  bool sums = false;                      // of reduce-scatters
+  bool needed_alone = false;              // compiled: nothing from which no saved tensor is computed
+};
+
+// Attention and every other matrix product: torchtitan's default selective checkpointing. Source: torchtitan
+// distributed/activation_checkpoint.py, SelectiveAC; torch/_functorch/partitioners.py, get_default_op_list.
+inline constexpr Keep kComputeIntensive{true, true, true, true, false};
+
 // One checkpointed region (torch.utils.checkpoint). use_reentrant=False: saved tensors are dropped in forward and made
 // again by running `recompute` when the first of them is asked for. use_reentrant=True: `region` runs without a graph
 // in forward and again, with one, inside the backward of its own node.
@@ -34,12 +46,13 @@ struct CheckpointFrame {
   std::uint32_t saved = 0;  // tensors packed in forward; recomputation stops after as many (early_stop)
   bool recomputed = false;
   bool autocast = false;
-  bool selective = false;
+  Keep keep;
   NameId scope = 0;
   std::int32_t layer = -1;
   std::uint32_t products = 0;  // mm calls seen in this pass over the region
   std::size_t next_kept = 0;
   std::vector<Tensor> kept;                     // selective: results in the order of their making
+  std::vector<std::uint32_t> kept_after;        // and how many tensors had been saved before each
   std::function<void()> recompute;              // holds the region's inputs
   std::function<Tensor(const Tensor&)> region;  // reentrant variant: run again on the detached input
   std::vector<std::uint8_t> dropped;            // by slot: its node died before backward (a detached side computation)

@@ -21,14 +21,6 @@
 
 namespace ledger {
 
-// What a checkpointed region keeps besides its inputs.
-enum class Keep : std::uint8_t {
-  nothing,
-  // Attention and every other matrix product: torchtitan's default selective checkpointing. Source: torchtitan
-  // distributed/activation_checkpoint.py, SelectiveAC; torch/_functorch/partitioners.py, get_default_op_list.
-  compute_intensive,
-};
-
 struct TapeOptions {
   bool operands = false;             // record runs and views, for executors
   Bytes cublas_workspace_bytes = 0;  // one is allocated at the first matrix product of each thread (forward, autograd)
@@ -94,8 +86,8 @@ class Tape {
 
   // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until
   // then.
-  Tensor checkpoint(const std::function<Tensor()>& region, Keep keep = Keep::nothing);
-  CheckpointOutputs checkpoint_many(const std::function<CheckpointOutputs()>& region, Keep keep = Keep::nothing);
+  Tensor checkpoint(const std::function<Tensor()>& region, Keep keep = {});
+  CheckpointOutputs checkpoint_many(const std::function<CheckpointOutputs()>& region, Keep keep = {});
 
   // torch.utils.checkpoint, use_reentrant=True: forward without a graph; the node's backward runs `region` again and a
   // nested backward pass. Only `input` is saved; what else the region captures lives as long.
@@ -110,7 +102,10 @@ class Tape {
   // For parallelism: called when the gradient of `output` is there and before its node runs (Tensor.register_hook),
   // when that of `input` is (an identity node, whose result is used in its place), and when a backward pass is over
   // (engine.queue_callback). They are forgotten with the pass.
-  void before_gradient_of(const Tensor& output, std::function<void()> hook);
+  // Several of one output: in the order of their making, as hooks of a tensor run; or the newest first, as functions
+  // that modules put around their outputs do, the outer one's after the inner one's.
+  enum class HookOrder : std::uint8_t { oldest_first, newest_first };
+  void before_gradient_of(const Tensor& output, std::function<void()> hook, HookOrder order = HookOrder::oldest_first);
   Tensor after_gradient_of(const Tensor& input, std::function<void()> hook);
   void at_backward_end(std::function<void()> callback) { at_backward_end_.push_back(std::move(callback)); }
   // For the rest of the trace: called with .grad of a leaf when a gradient was added

@@ -71,6 +71,7 @@ constexpr Refusal kRefusals[] = {
     {"loss", "megatron_loss_is_vocab_parallel",
      [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full && r.loss != Loss::vocab_parallel; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
+    {"float8", "float8_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.float8; }},
     {"keep_outputs", "stack_drops_outputs", [](const ModelConfig&, const Recipe& r) { return r.keep_outputs; }},
     {"offload", "offload_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.offload != Offload::none; }},
     {"seq", "seq_beyond_positions",

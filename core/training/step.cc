@@ -5,6 +5,7 @@
 
 #include "core/models/causal_lm_loss.h"
 #include "core/models/model.h"
+#include "core/models/torchtitan.h"
 #include "core/parallel/ddp.h"
 #include "core/parallel/deepspeed.h"
 #include "core/parallel/fsdp1.h"
@@ -65,6 +66,9 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.input_requires_grad = recipe.method != Method::full && recipe.checkpointing != Checkpointing::none;
   model.keep_outputs = recipe.keep_outputs;
   model.loss = recipe.loss;
+  model.compile = recipe.compile;
+  model.tp = recipe.tp;
+  model.cp = recipe.cp;
   model.stack = recipe.stack;
   return model;
 }
@@ -80,12 +84,15 @@ Fsdp1::Options fsdp1_options(const Recipe& recipe) {
           .reshard_after_forward = recipe.reshard_after_forward};
 }
 
-Fsdp2::Options fsdp2_options(const Recipe& recipe) {
-  return {.world = recipe.dp,
+Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe) {
+  const TitanVersion* const titan = titan_version(recipe.stack);
+  const bool keeps_last = titan != nullptr && titan->ends_in_root;
+  return {.world = times(recipe.dp, recipe.cp),
           .param_dtype = dtype_of(recipe.param_dtype),
           .reduce_dtype = dtype_of(recipe.reduce_dtype),
           .reshard_after_forward = recipe.reshard_after_forward,
-          .titan_units = recipe.units == Units::titan};
+          .titan_units = recipe.units == Units::titan,
+          .kept_from = keeps_last ? kFirstLayerUnit + static_cast<UnitId>(config.num_hidden_layers - 1) : kNoUnit};
 }
 
 bool autocasts(const Recipe& recipe) {
@@ -130,7 +137,7 @@ class TrainingLoop {
       : tape_(tape), recipe_(recipe), options_(options), optimizer_(make_optimizer(recipe.optimizer)) {
     tape_.begin_phase("load");
     ModelOptions model = model_options(recipe, options);
-    if (recipe.fsdp == 2) units_ = std::make_unique<Fsdp2>(tape_, fsdp2_options(recipe));
+    if (recipe.fsdp == 2) units_ = std::make_unique<Fsdp2>(tape_, fsdp2_options(config, recipe));
     if (recipe.fsdp == 1) fsdp1_.emplace(tape_, fsdp1_options(recipe));
     model.units = fsdp1_ ? &*fsdp1_ : units_.get();
     if (recipe.zero != 0) {
@@ -200,7 +207,8 @@ class TrainingLoop {
       tape_.backward(loss);
       if (zero_ != nullptr) zero_->end_backward();
     }
-    model_->replace_outputs(Tensor());
+    // A loop that lets go after backward; torchtitan's old one held on until it had the next ones.
+    if (!is_torchtitan(recipe_.stack)) model_->replace_outputs(Tensor());
   }
 
   Tensor forward() {

@@ -164,7 +164,7 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) { return r.loss != Loss::full && logits_are_changed(c); }},
     {"stack", "stack_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       const bool of_decoders = r.stack == Stack::hf_4 || r.stack == Stack::torchtune;
+       const bool of_decoders = r.stack == Stack::hf_4 || r.stack == Stack::torchtune || is_torchtitan(r.stack);
        return r.stack != Stack::hf && !(of_decoders && c.architecture != Architecture::plain);
      }},
     {"precision", "precision_not_modelled",
@@ -176,8 +176,12 @@ constexpr Refusal kRefusals[] = {
        return !base;
      }},
     {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss == Loss::vocab_parallel; }},
-    {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
-    {"fsdp", "fsdp_needs_ranks", [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.dp < 2; }},
+    {"compile", "compile_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.compile && !is_torchtitan(r.stack); }},
+    {"float8", "float8_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.float8 && (!r.compile || !is_torchtitan(r.stack)); }},
+    {"fsdp", "fsdp_needs_ranks",
+     [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && times(r.dp, r.cp) < 2; }},
     {"fsdp", "parallelism_not_modelled",
      [](const ModelConfig& c, const Recipe& r) { return r.fsdp != 0 && c.architecture == Architecture::plain; }},
     {"method", "sharded_4_bit_not_modelled",
@@ -212,9 +216,11 @@ constexpr Refusal kRefusals[] = {
      }},
     {"ddp_bucket_view", "ddp_needs_ranks",
      [](const ModelConfig&, const Recipe& r) { return r.ddp_bucket_view && (r.dp < 2 || r.fsdp != 0 || r.zero != 0); }},
-    {"tp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.tp != 1; }},
+    {"tp", "parallelism_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.tp != 1 && !is_torchtitan(r.stack); }},
     {"pp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.pp != 1; }},
-    {"cp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.cp != 1; }},
+    {"cp", "parallelism_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !is_torchtitan(r.stack); }},
     {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
     {"zero", "deepspeed_keys_want_a_stage",
      [](const ModelConfig&, const Recipe& r) { return r.zero == 0 && sets_deepspeed_keys(r); }},
@@ -242,7 +248,7 @@ constexpr Refusal kRefusals[] = {
     {"offload", "params_offload_needs_zero3",
      [](const ModelConfig&, const Recipe& r) { return r.offload == Offload::params && (r.zero == 1 || r.zero == 2); }},
     {"sequence_parallel", "parallelism_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel; }},
+     [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel && !is_torchtitan(r.stack); }},
     {"offload", "offload_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
        return r.offload == Offload::activations || (r.offload != Offload::none && r.zero == 0);
@@ -276,7 +282,8 @@ bool fp32_stream(const Recipe& r) {
 }
 
 bool takes_window_mask(const ModelConfig& c, const Recipe& r) {
-  const bool windows = r.stack != Stack::course && r.stack != Stack::torchtune;  // torchtune's Mistral has none
+  // torchtune's Mistral has none, and torchtitan builds no model that has.
+  const bool windows = r.stack != Stack::course && r.stack != Stack::torchtune && !is_torchtitan(r.stack);
   return windows && c.sliding_window != 0 && r.seq > c.sliding_window;
 }
 
@@ -287,6 +294,7 @@ std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& reci
   if (auto problem = only_while_generating(recipe)) return problem;
   if (recipe.stack == Stack::megatron) return unsupported_in_megatron(config, recipe);
   if (auto problem = first_of(kRefusals, config, recipe)) return problem;
+  if (is_torchtitan(recipe.stack)) return unsupported_in_torchtitan(config, recipe);
   return recipe.stack == Stack::torchtune ? unsupported_in_torchtune(config, recipe) : std::nullopt;
 }
 

@@ -110,6 +110,7 @@ TEST(Recipe, DefaultsAndOrderAreTheContracts) {
       written({}),
       R"({"stack":"hf","method":"full","precision":"bf16","autocast":false,"optimizer":"adamw_fused","batch":1,)"
       R"("seq":2048,"grad_accum":1,"attention":"sdpa","checkpointing":"none","loss":"full","compile":false,)"
+      R"("float8":false,)"
       R"("keep_outputs":false,"rank":16,"targets":"all-linear","lora_dropout":0,"adapter_dtype":"fp32","dora":false,)"
       R"("double_quant":true,"prepare_kbit":true,"task":"training",)"
       R"("weights":"unquantised","new_tokens":128,"kv_cache":"dynamic","prefill_logits":"last","no_grad":true,"dp":1,"tp":1,"pp":1,"cp":1,"ep":1,"sequence_parallel":false,"zero":0,)"
@@ -130,7 +131,9 @@ TEST(Recipe, SpellingsAreTheContracts) {
     }
     return all;
   };
-  EXPECT_EQ(spellings("stack"), "hf hf-4 torchtune torchtitan litgpt megatron native course");
+  EXPECT_EQ(
+      spellings("stack"),
+      "hf hf-4 torchtune torchtitan torchtitan-0.2.0 torchtitan-0.1 torchtitan-0.0.2 litgpt megatron native course");
   EXPECT_EQ(spellings("precision"), "bf16 amp-bf16 amp-fp16 fp32 megatron-bf16 megatron-bf16-bf16grad");
   EXPECT_EQ(spellings("optimizer"),
             "adamw_fused adamw_foreach adamw_forloop adamw_8bit paged_adamw_8bit adamw_ao_8bit adamw_ao_4bit sgd "
@@ -267,7 +270,7 @@ TEST(RecipeKeys, AreSnakeCaseAndDifferent) {
   std::set<std::string> names;
   for (const RecipeKey& key : recipe_keys()) {
     const std::string name = key.name;
-    EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), std::string::npos) << name;
+    EXPECT_EQ(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), std::string::npos) << name;
     EXPECT_TRUE(names.insert(name).second) << name;
   }
   EXPECT_EQ(recipe_value({}, "nothing"), "");

@@ -169,6 +169,29 @@ TEST(Stacks, TorchtuneComputesTheSameInChunksAndRecomputed) {
   }
 }
 
+// A norm in one kernel is the norm written out; recomputing changes nothing at all.
+TEST(Stacks, TorchtitanComputesTheSameInEveryVersionAndRecomputed) {
+  for (const char* config : {tiny::kLlama, tiny::kTied, tiny::kQwen3}) {
+    Recipe recipe;
+    recipe.precision = Precision::fp32;
+    recipe.stack = Stack::torchtitan;
+    const HostRun full = run(config, recipe);
+    EXPECT_LT(full.losses.back(), full.losses.front());
+    for (const Checkpointing checkpointing : {Checkpointing::full, Checkpointing::selective}) {
+      recipe.checkpointing = checkpointing;
+      expect_same(full, run(config, recipe));
+    }
+    recipe.checkpointing = Checkpointing::none;
+    if (config == tiny::kQwen3) continue;
+    for (const Stack stack : {Stack::torchtitan_0_1, Stack::torchtitan_0_0_2}) {
+      recipe.stack = stack;
+      const HostRun written_out = run(config, recipe);
+      EXPECT_NEAR(written_out.losses[0], full.losses[0], 2e-6);
+      expect_near_gradients(full, written_out, 1e-4);
+    }
+  }
+}
+
 // sdpa with the window's mask as a bias, beside eager attention, which adds the same mask to its scores.
 TEST(Attention, AFullSlidingWindowIsTheSameFunctionEagerOrFused) {
   const char* windowed =

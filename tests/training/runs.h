@@ -141,6 +141,23 @@ inline std::vector<NamedConfig> torchtune_configs() {
   return {{"square", square}, {"square_tied", tied}};
 }
 
+inline std::vector<NamedConfig> torchtitan_configs() {
+  ModelConfig square = odd_llama();
+  square.hidden_size = 96;
+  return {{"square", square}};
+}
+
+inline std::vector<Settings> torchtitan_grid() {
+  std::vector<Settings> grid;
+  for (const char* stack : {"torchtitan", "torchtitan-0.2.0", "torchtitan-0.1", "torchtitan-0.0.2"}) {
+    for (const char* precision : {"bf16", "fp32", "amp-bf16"}) {
+      for (const char* checkpointing : {"none", "full", "selective"})
+        grid.push_back({{"stack", stack}, {"precision", precision}, {"checkpointing", checkpointing}});
+    }
+  }
+  return grid;
+}
+
 inline std::vector<Settings> torchtune_grid() {
   std::vector<Settings> grid;
   for (const char* precision : {"bf16", "fp32"}) {
@@ -170,7 +187,7 @@ inline void add_runs(std::vector<NamedRun>& runs, const std::vector<NamedConfig>
       for (const auto& [key, text] : settings)
         name.append("_").append(text);
       for (char& c : name)
-        c = c == '-' ? '_' : c;
+        c = c == '-' || c == '.' ? '_' : c;
       runs.push_back({name, config, recipe});
     }
   }
@@ -181,6 +198,7 @@ inline std::vector<NamedRun> small_runs() {
   std::vector<NamedRun> runs;
   add_runs(runs, small_configs(), recipe_grid());
   add_runs(runs, torchtune_configs(), torchtune_grid());
+  add_runs(runs, torchtitan_configs(), torchtitan_grid());
   return runs;
 }
 

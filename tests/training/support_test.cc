@@ -74,6 +74,7 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
       {"several GPUs in one key", {{"tp", "4"}}, "tp", "4", "parallelism_not_modelled"},
       {"sharding", {{"zero", "3"}}, "zero", "3", "zero_needs_ranks"},
       {"compiled", {{"compile", "true"}}, "compile", "true", "compile_not_modelled"},
+      {"float8", {{"float8", "true"}}, "float8", "true", "float8_not_modelled"},
       {"offloaded", {{"offload", "params"}}, "offload", "params", "offload_not_modelled"},
       {"heads of another width", {{"stack", "torchtune"}}, "stack", "torchtune", "torchtune_builds_llama_and_mistral"},
       {"another stack", {{"stack", "litgpt"}}, "stack", "litgpt", "stack_not_modelled"},
@@ -94,6 +95,37 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
       {"outputs", {{"keep_outputs", "true"}}, "keep_outputs", "true", "stack_drops_outputs"},
       {"several GPUs", {{"dp", "2"}}, "dp", "2", "torchtune_shards_not_modelled"},
   };
+  const Refused torchtitan[] = {
+      {"adapters", {{"method", "lora"}}, "method", "lora", "torchtitan_trains_in_full"},
+      {"fp16", {{"precision", "amp-fp16"}}, "precision", "amp-fp16", "torchtitan_precisions"},
+      {"Lion", {{"optimizer", "lion"}}, "optimizer", "lion", "torchtitan_steps_with_adamw"},
+      {"written-out attention", {{"attention", "eager"}}, "attention", "eager", "torchtitan_calls_sdpa"},
+      {"reentrant",
+       {{"checkpointing", "full-reentrant"}},
+       "checkpointing",
+       "full-reentrant",
+       "torchtitan_checkpointing_not_modelled"},
+      {"chunks", {{"loss", "chunked"}}, "loss", "chunked", "torchtitan_loss_not_modelled"},
+      {"outputs", {{"keep_outputs", "true"}}, "keep_outputs", "true", "stack_drops_outputs"},
+      {"another's units", {{"fsdp", "2"}, {"dp", "2"}}, "units", "layers", "torchtitan_has_units_of_its_own"},
+      {"uneven heads", {{"tp", "4"}, {"sequence_parallel", "true"}}, "tp", "4", "tp_cuts_heads_and_width"},
+      {"uneven width", {{"tp", "2"}, {"sequence_parallel", "true"}}, "tp", "2", "tp_cuts_heads_and_width"},
+      {"cut sequences alone",
+       {{"sequence_parallel", "true"}},
+       "sequence_parallel",
+       "true",
+       "torchtitan_cuts_the_sequence"},
+      {"pipeline", {{"pp", "2"}}, "pp", "2", "parallelism_not_modelled"},
+  };
+  for (const Refused& c : torchtitan) {
+    Settings settings = c.settings;
+    settings.insert(settings.begin(), {"stack", "torchtitan"});
+    const auto refusal = unsupported(torchtitan_configs().front().config, recipe_of(settings));
+    ASSERT_TRUE(refusal) << c.name;
+    EXPECT_EQ(refusal->where, c.where) << c.name;
+    EXPECT_EQ(refusal->read, c.read) << c.name;
+    EXPECT_EQ(refusal->expected, c.reason) << c.name;
+  }
   for (const Refused& c : torchtune) {
     Settings settings = c.settings;
     settings.insert(settings.begin(), {"stack", "torchtune"});

@@ -130,8 +130,14 @@ dtype: bf16
 test('torchtitan: TOML', () => {
   const read = readConfiguration('[model]\nname = "llama3"\nflavor = "8B"\n\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n\n[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n\n[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "2"\n');
   assert.equal(read.model, 'llama-3.1-8b');
-  assert.deepEqual(read.recipe, { stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', param_dtype: 'bf16', batch: 2, seq: 8192, tp: 2, checkpointing: 'selective' });
+  assert.deepEqual(read.recipe, { stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', param_dtype: 'bf16', batch: 2, seq: 8192, tp: 2, sequence_parallel: true, checkpointing: 'selective' });
   assert.deepEqual(read.notModelled, ['activation_checkpoint.selective_ac_option']);
+});
+
+test('torchtitan: files from before 0.1 are of that version', () => {
+  const read = readConfiguration('[model]\nname = "llama3"\nflavor = "8B"\nnorm_type = "rmsnorm"\n\n[optimizer]\nname = "AdamW"\nfused = true\n\n[training]\nbatch_size = 1\nseq_len = 8192\ndata_parallel_shard_degree = 8\ncompile = false\n\n[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "op"\n');
+  assert.deepEqual(read.recipe, { stack: 'torchtitan-0.0.2', precision: 'fp32', fsdp: 2, units: 'layers', param_dtype: 'bf16', batch: 1, seq: 8192, dp: 8, checkpointing: 'selective', optimizer: 'adamw_fused' });
+  assert.deepEqual(read.notModelled, []);
 });
 
 test('Megatron-LM: a command line describes model, plan and recipe', () => {

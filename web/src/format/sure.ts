@@ -13,7 +13,7 @@ export function sureText({ model, recipe }: Report, i18n: I18n): string {
   if (stack === 'course' || model.family === 'plain') return '';
   const traces = TRACED.includes(stack) && recipe['task'] !== 'generate' ? TRACES[model.family] : undefined;
   const many = CUTS.some((key) => Number(recipe[key] ?? 1) > 1);
-  const published = PUBLISHED[`${stack} ${many ? 'many' : 'one'}`];
+  const published = PUBLISHED[`${stack.startsWith('torchtitan') ? 'torchtitan' : stack} ${many ? 'many' : 'one'}`];
   const parts = [
     traces ? i18n.t('sure.traces', { count: i18n.format.count(traces.runs), family: model.family, off: off(traces, i18n) }) : i18n.t('sure.traces.none'),
     published ? i18n.t(many ? 'sure.runs.many' : 'sure.runs', { count: i18n.format.count(published.runs), off: off(published, i18n) }) : i18n.t('sure.runs.none'),

@@ -83,6 +83,7 @@ export const belowEn = {
   'limit.kernel_launch_scratch': 'Memory that single kernels take and give back within one call, outside the allocator.',
   'limit.quantised_optimizer_step_scratch': 'Scratch memory in which torchao’s 8-bit and 4-bit optimizers unpack and repack the states of one parameter at a time.',
   'limit.head_dim_padding': 'Padding of head dimensions that are no multiple of 8, which flash attention adds inside its call.',
+  'limit.compiled_kernels': 'What torch.compile’s kernels take inside a layer: computed by rule (norms and SwiGLU in one kernel each, products kept that backward reads), not from the generated code.',
   'limit.cudnn_workspace': 'cuDNN’s attention workspace: its size is chosen by the library at run time.',
   'limit.svd_workspace': 'Scratch memory of the singular value decomposition that GaLore runs every 200 steps: a copy of one matrix and cuSOLVER’s workspace.',
   'limit.deferred_frees_of_side_streams': 'Blocks that DeepSpeed records on a side stream (record_stream) and that come free only when that stream is through with them.',

@@ -73,6 +73,7 @@ export const en = {
   'key.checkpointing': 'Checkpointing',
   'key.loss': 'Loss',
   'key.compile': 'torch.compile',
+  'key.float8': 'float8 products',
   'key.keep_outputs': 'Outputs kept alive',
   'key.rank': 'Adapter rank',
   'key.targets': 'Adapter targets',

@@ -13,6 +13,7 @@ export const helpEn = {
   checkpointing: 'Keep only each layer’s input and compute the rest again in backward.',
   loss: 'How logits become the loss: all at once, or in pieces.',
   compile: 'torch.compile fuses operators, so that fewer tensors are kept.',
+  float8: 'Decoder layers multiply in float8 (torchao): faster; compiled, they keep as much as in 16 bits.',
   keep_outputs: 'The loop holds the model’s outputs, logits among them, through backward.',
   rank: 'Width of the adapters: parameters and saved products grow with it.',
   targets: 'Which linear layers get an adapter: all-linear, or names with commas.',

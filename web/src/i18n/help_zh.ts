@@ -15,6 +15,7 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   checkpointing: '只保留每层输入，其余在反向时重算。',
   loss: 'logits 如何变成损失：一次算完，还是分块。',
   compile: 'torch.compile 融合算子，从而少保留张量。',
+  float8: '解码层以 float8（torchao）做矩阵乘：更快；编译后保留的与 16 位一样多。',
   keep_outputs: '训练循环在反向期间仍持有模型输出（含 logits）。',
   rank: '适配器的宽度：参数与保存的中间结果随之增长。',
   targets: '哪些线性层加适配器：all-linear，或用逗号分隔的名称。',

@@ -75,6 +75,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.checkpointing': '梯度检查点 (checkpointing)',
   'key.loss': '损失函数',
   'key.compile': 'torch.compile',
+  'key.float8': 'float8 矩阵乘',
   'key.keep_outputs': '保留模型输出',
   'key.rank': '适配器秩 (rank)',
   'key.targets': '适配器目标层',

@@ -2,7 +2,7 @@
 // flavor.
 
 import type { Recipe } from '../core/types.js';
-import { at, choice, count, counts, flag, isOn, isTable, names, notModelled, text, type Format, type Values } from './rows.js';
+import { at, choice, count, counts, flag, isOn, isTable, names, notModelled, text, type Format, type Row, type Values } from './rows.js';
 
 // torchtune models/*/_model_builders.py: "torchtune.models.llama3_1.qlora_llama3_1_8b".
 const TORCHTUNE_MODELS: Readonly<Record<string, string>> = {
@@ -55,27 +55,36 @@ export const TORCHTUNE: Format = {
   ],
 };
 
-const TORCHTITAN_MODELS: Readonly<Record<string, string>> = { 'llama3 8B': 'llama-3.1-8b', 'llama3 70B': 'llama-3.1-70b', 'llama3 405B': 'llama-3.1-405b' };
+const TORCHTITAN_MODELS: Readonly<Record<string, string>> = { 'llama3 8B': 'llama-3.1-8b', 'llama3 70B': 'llama-3.1-70b', 'llama3 405B': 'llama-3.1-405b',
+  'qwen3 8B': 'qwen3-8b', 'qwen3 14B': 'qwen3-14b', 'qwen3 32B': 'qwen3-32b' };
+
+// Keys that left torchtitan's files with 0.1: batch_size became local_batch_size, and compile and the degrees got tables of their own.
+const isBefore01 = (file: Values): boolean => ['batch_size', 'compile', 'tensor_parallel_degree', 'data_parallel_shard_degree', 'data_parallel_degree'].some((key) => at(file, `training.${key}`) !== undefined);
+
+// apply_tp: the sequence is cut wherever the matrices are.
+const tensorParallel = (key: string): Row => ({ key, says: (value): Recipe | undefined => { const tp = count(value); return tp === undefined ? undefined : tp > 1 ? { tp, sequence_parallel: true } : { tp }; } });
 
 // torchtitan config/job_config.py: fp32 shards, computed in bf16, fused AdamW, wherever FSDP is on.
 export const TORCHTITAN: Format = {
   name: 'torchtitan',
   whole: true,
   is: (file) => isTable(file['training']) && isTable(file['model']) && text(at(file, 'model.flavor')) !== undefined,
-  base: () => ({ stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', param_dtype: 'bf16', batch: 8 }),
+  base: (file) => ({ stack: isBefore01(file) ? 'torchtitan-0.0.2' : 'torchtitan', precision: 'fp32', fsdp: 2, units: isBefore01(file) ? 'layers' : 'titan', param_dtype: 'bf16', batch: 8 }),
   model: (file) => TORCHTITAN_MODELS[`${text(at(file, 'model.name'))} ${text(at(file, 'model.flavor'))}`],
   modelKeys: ['model.name', 'model.flavor'],
   rows: [
     counts('training.batch_size', 'batch'), counts('training.local_batch_size', 'batch'), counts('training.seq_len', 'seq'),
     flag('training.compile', { compile: true }), flag('compile.enable', { compile: true }),
     choice('training.mixed_precision_param', { bfloat16: { param_dtype: 'bf16' }, float32: { param_dtype: 'fp32' } }), choice('training.mixed_precision_reduce', { float32: { reduce_dtype: 'fp32' }, bfloat16: { reduce_dtype: 'bf16' } }),
+    counts('training.data_parallel_shard_degree', 'dp'), counts('training.data_parallel_degree', 'dp'), ...['training.tensor_parallel_degree', 'parallelism.tensor_parallel_degree'].map(tensorParallel),
+    choice('training.fsdp_reshard_after_forward', { never: { reshard_after_forward: false }, default: {} }),
     counts('parallelism.data_parallel_shard_degree', 'dp'), notModelled('parallelism.data_parallel_replicate_degree', (value) => (count(value) ?? 1) > 1),
-    counts('parallelism.tensor_parallel_degree', 'tp'), counts('parallelism.pipeline_parallel_degree', 'pp'), counts('parallelism.context_parallel_degree', 'cp'), counts('parallelism.expert_parallel_degree', 'ep'),
-    choice('parallelism.fsdp_reshard_after_forward', { always: { reshard_after_forward: true }, never: { reshard_after_forward: false }, default: {} }),
+    counts('parallelism.pipeline_parallel_degree', 'pp'), counts('parallelism.context_parallel_degree', 'cp'), counts('parallelism.expert_parallel_degree', 'ep'),
+    choice('parallelism.fsdp_reshard_after_forward', { never: { reshard_after_forward: false }, default: {} }),
     choice('activation_checkpoint.mode', { none: { checkpointing: 'none' }, full: { checkpointing: 'full' }, selective: { checkpointing: 'selective' } }),
     { key: 'activation_checkpoint.selective_ac_option', says: (value, file) => (text(at(file, 'activation_checkpoint.mode')) !== 'selective' ? undefined : value === 'op' ? {} : 'not_modelled') },
-    choice('optimizer.name', { adamw: { optimizer: 'adamw_fused' } }), choice('optimizer.implementation', { fused: { optimizer: 'adamw_fused' }, foreach: { optimizer: 'adamw_foreach' }, 'for-loop': { optimizer: 'adamw_forloop' } }),
-    flag('training.enable_cpu_offload', { offload: 'params' }), notModelled('model.converters'), notModelled('quantize'),
+    choice('optimizer.name', { adamw: { optimizer: 'adamw_fused' } }), flag('optimizer.fused', { optimizer: 'adamw_fused' }), choice('optimizer.implementation', { fused: { optimizer: 'adamw_fused' }, foreach: { optimizer: 'adamw_foreach' }, 'for-loop': { optimizer: 'adamw_forloop' } }),
+    flag('training.enable_cpu_offload', { offload: 'params' }), { key: 'model.converters', says: (value): Recipe | 'not_modelled' | undefined => { const named = names(value) ?? []; return named.length === 0 ? undefined : named.every((name) => /(^|\.)float8$/.test(name)) ? { float8: true } : 'not_modelled'; } }, flag('float8.enable_float8_linear', { float8: true }), notModelled('quantize'),
   ],
 };
 

@@ -13,6 +13,7 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   checkpointing: 'https://docs.pytorch.org/docs/stable/checkpoint.html',
   loss: 'https://github.com/linkedin/Liger-Kernel',
   compile: 'https://docs.pytorch.org/docs/stable/generated/torch.compile.html',
+  float8: 'https://github.com/pytorch/ao/tree/main/torchao/float8',
   keep_outputs: 'https://huggingface.co/docs/transformers/main_classes/output',
   rank: 'https://huggingface.co/docs/peft/package_reference/lora',
   targets: 'https://huggingface.co/docs/peft/package_reference/lora#peft.LoraConfig.target_modules',

@@ -1,0 +1,22 @@
+// dtensor.h - what torch.distributed.tensor does between the layouts of torchtitan's tensor parallelism, as one rank
+// lives it: a sequence cut among ranks, or whole. Sizes only; no executor computes them.
+//
+// Source: torch/distributed/_functional_collectives.py (all_gather_tensor, reduce_scatter_tensor: collectives join and
+// cut the first dimension alone, others go through chunk and cat), torch/distributed/tensor/placement_types.py,
+// torch/distributed/tensor/parallel/loss.py.
+#pragma once
+
+#include "core/trace/operators.h"
+
+namespace ledger::dtensor {
+
+// Shard(1) to Replicate: [b, s/tp, h] of every rank to [b, s, h]. The gradient, a partial sum, is scattered.
+Tensor gather_sequence(const Tensor& x, Dim whole);
+
+// Partial to Shard(1): the sum over ranks of [b, s, h], of which each keeps its [b, s/tp, h]. The gradient is gathered.
+Tensor scatter_sums(const Tensor& x, Dim part);
+
+// loss_parallel(): the mean cross-entropy of fp32 logits [T, V/tp] in this rank's part of the vocabulary.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels);
+
+}  // namespace ledger::dtensor

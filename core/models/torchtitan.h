@@ -1,0 +1,95 @@
+// torchtitan.h - a decoder as torchtitan writes it: Llama 3 and dense Qwen 3, release by release.
+//
+// Source: torchtitan models/{llama3,qwen3}/model/model.py, models/attention.py, components/loss.py,
+// distributed/activation_checkpoint.py and models/llama3/infra/parallelize.py at v0.2.2, and the same in v0.1.0; before
+// it models/llama/model.py, models/norms.py and parallelisms/parallelize_llama.py. Scopes follow Python's, as in
+// llama.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/models/decoder_dims.h"
+#include "core/models/feed_forward.h"
+
+namespace ledger {
+
+// What a layer's RMSNorm is: a module of torchtitan's own; nn.RMSNorm written out; the same in one kernel
+// (PyTorch 2.9).
+enum class TitanNorm : std::uint8_t { own, written_out, fused };
+
+// Where its versions differ in memory.
+struct TitanVersion {
+  Stack stack;
+  TitanNorm norm;
+  bool cudnn_first;    // of scaled_dot_product_attention's backends
+  bool cudnn_kept;     // _op_sac_save_list
+  bool ends_in_root;   // embedding, norm and output layer belong to FSDP's root, and the last layer stays gathered
+  bool compiles_loss;  // where it compiles the layers
+  bool models_qwen3;
+};
+
+// nullptr: `stack` is another's.
+const TitanVersion* titan_version(Stack stack);
+
+class TorchtitanDecoder : public Model {
+ public:
+  TorchtitanDecoder(Tape& tape, const ModelConfig& config, const ModelOptions& options);
+
+  Tensor make_inputs(Tape& tape) override;
+  Tensor forward(const Tensor& ids) override;
+
+ private:
+  struct Norm {  // RMSNorm
+    const char* name = "";
+    Tensor weight;
+    double eps = 1e-5;
+    TitanNorm kind = TitanNorm::fused;
+    Tensor forward(const Tensor& x) const;
+  };
+  struct Layer {  // TransformerBlock
+    Linear q, k, v, o;
+    Norm q_norm, k_norm;  // Qwen 3's
+    FeedForward feed_forward;
+    Norm attention_norm, ffn_norm;
+  };
+  struct Heads {
+    Tensor q, k;
+  };
+
+  Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name, Dim size) const;
+  Layer make_layer(ModuleBuilder& builder, std::size_t index) const;
+  void make_rope_cache(Tape& tape);
+
+  Tensor logits(const Tensor& ids) const;
+  Tensor whole(const Tensor& x) const;
+  Tensor own_part(const Tensor& x) const;
+  Tensor embed(const Tensor& ids) const;
+  Keep kept() const;
+  Tensor call_layer(std::size_t index, const Tensor& x) const;
+  Tensor run_layer(const Layer& layer, const Tensor& x) const;
+  Tensor attend_to(const Layer& layer, const Tensor& x) const;
+  Tensor feed(const Layer& layer, const Tensor& x) const;
+  Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v) const;
+  Heads rotate_complex(const Tensor& q, const Tensor& k) const;
+  Heads rotate_halves(const Tensor& q, const Tensor& k) const;
+  Tensor cross_entropy_loss(const Tensor& pred) const;
+
+  const TitanVersion& version_;
+  double eps_;
+  DecoderDims dims_;  // of this rank's heads, width and vocabulary
+  Dim s_local_;       // tokens of a sequence that this rank has between the products
+  ModelOptions options_;
+  const ModuleNames& names_;
+  double rope_theta_;
+  bool complex_rope_;  // Llama's; Qwen 3 turns halves by cosine and sine
+  bool qk_norm_;
+  Tensor rope_cache_;  // a buffer: freqs_cis as pairs [s, d], or cosine and sine [s, 2 d]
+  Tensor labels_;
+  Embedding tok_embeddings_;
+  std::vector<Layer> layers_;
+  Norm norm_;
+  Linear output_;
+};
+
+}  // namespace ledger

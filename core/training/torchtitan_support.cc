@@ -1,0 +1,70 @@
+// torchtitan_support.cc - what torchtitan cannot be asked for, or is not computed with yet.
+
+#include "core/models/torchtitan.h"
+#include "core/training/refusal.h"
+
+namespace ledger {
+namespace {
+
+// Llama 3 without biases, its heads making up the hidden size; since 0.2 Qwen 3 with a norm on queries and keys.
+bool is_built(const ModelConfig& c, const Recipe& r) {
+  const bool biased = c.attention_bias || c.qkv_bias || c.mlp_bias;
+  const bool llama = c.model_type == "llama" && times(c.num_attention_heads, c.head_dim) == c.hidden_size;
+  const bool qwen3 = c.model_type == "qwen3" && c.sliding_window == 0 && titan_version(r.stack)->models_qwen3;
+  return !biased && (llama || qwen3);
+}
+
+constexpr Refusal kRefusals[] = {
+    {"stack", "torchtitan_builds_llama_and_qwen3",
+     [](const ModelConfig& c, const Recipe& r) { return !is_built(c, r); }},
+    {"method", "torchtitan_trains_in_full",
+     [](const ModelConfig&, const Recipe& r) { return r.method != Method::full || r.weights != Weights::unquantised; }},
+    {"precision", "torchtitan_precisions",
+     [](const ModelConfig&, const Recipe& r) { return r.precision == Precision::amp_fp16 || r.autocast; }},
+    {"optimizer", "torchtitan_steps_with_adamw",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.optimizer != Optimizer::adamw_fused && r.optimizer != Optimizer::adamw_foreach &&
+              r.optimizer != Optimizer::adamw_forloop;
+     }},
+    {"attention", "torchtitan_calls_sdpa",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.attention != Attention::sdpa && r.attention != Attention::flash && r.attention != Attention::cudnn;
+     }},
+    {"checkpointing", "torchtitan_checkpointing_not_modelled",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.checkpointing == Checkpointing::full_reentrant || r.checkpointing == Checkpointing::offload;
+     }},
+    {"loss", "torchtitan_loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full; }},
+    {"keep_outputs", "stack_drops_outputs",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.keep_outputs && (r.stack != Stack::torchtitan_0_0_2 || r.tp != 1);
+     }},
+    {"tp", "tp_cuts_heads_and_width",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.num_attention_heads % r.tp != 0 || c.num_key_value_heads % r.tp != 0 || c.intermediate_size % r.tp != 0;
+     }},
+    {"tp", "tp_cuts_the_vocabulary",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.vocab_size % r.tp != 0 || (r.tp != 1 && c.tie_word_embeddings);
+     }},
+    {"sequence_parallel", "torchtitan_cuts_the_sequence",
+     [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel != (r.tp != 1); }},
+    {"cp", "torchtitan_cp_shards", [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && r.fsdp == 0; }},
+    {"cp", "cp_cuts_the_sequence_in_pairs",
+     [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && r.seq % times(2, r.cp) != 0; }},
+    {"seq", "sequence_parallel_cuts_the_sequence",
+     [](const ModelConfig&, const Recipe& r) { return r.seq / r.cp % r.tp != 0; }},
+    {"units", "torchtitan_has_units_of_its_own",
+     [](const ModelConfig&, const Recipe& r) {
+       const Units own = titan_version(r.stack)->ends_in_root ? Units::layers : Units::titan;
+       return r.fsdp != 0 && r.units != own;
+     }},
+};
+
+}  // namespace
+
+std::optional<Problem> unsupported_in_torchtitan(const ModelConfig& config, const Recipe& recipe) {
+  return first_of(kRefusals, config, recipe);
+}
+
+}  // namespace ledger
