@@ -195,7 +195,7 @@ Tensor Bert::run_layer(std::size_t index, const Tensor& hidden) {
     case Checkpointing::full:
       return tape.checkpoint(whole);
     case Checkpointing::selective:
-      return tape.checkpoint(whole, Keep::compute_intensive);
+      return tape.checkpoint(whole, kComputeIntensive);
     case Checkpointing::offload:
       return tape.checkpoint_offloaded(alone, hidden);
     default:
