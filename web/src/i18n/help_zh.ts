@@ -42,7 +42,7 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   param_persistence_threshold: '元素数不超过此值的参数在每张 GPU 上完整常驻；0 表示隐藏维度的 10 倍。',
   max_live_parameters: '已聚合的元素超过此数后，ZeRO-3 不再预取。',
   max_reuse_distance: '若在这么多元素之内会再次用到，参数保持聚合不释放。',
-  sub_group_size: 'ZeRO-3 优化器每一部分更新的元素数。',
+  sub_group_size: 'ZeRO-3 的优化器每次更新多少个元素。',
   overlap_comm: '通信放在单独的流上；ZeRO-2 的桶因此加倍。auto：仅阶段 3 启用。',
   reduce_scatter: '每个 rank 只接收自己那部分梯度，而非全部。',
   pipeline_schedule: '各级处理微批的次序。',
