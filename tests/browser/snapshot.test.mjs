@@ -89,6 +89,6 @@ test('a large one is read off the main thread', () => withPage('#v=1&lang=en', a
   await view(page).getByText('159,000 events').waitFor({ timeout: 60_000 });
   const tasks = await page.evaluate(() => globalThis.tasks);
   console.log(`${(size / 1e6).toFixed(0)} MB read; tasks of the page over 50 ms: ${tasks.map((ms) => ms.toFixed(0)).join(' ')}`);
-  assert.ok(Math.max(0, ...tasks) < 1000, tasks.join()); // reading takes longer than that, in whichever thread it is done
+  assert.ok(Math.max(0, ...tasks) < 1000, tasks.join()); // in the page’s own thread it would be one task, as long as all of the reading
   assert.match(await view(page).innerText(), /asked for 3\.91 MiB at the peak/);
 }));
