@@ -1,7 +1,7 @@
 // style.h - how a decoder is put together: the choices in which families differ, named once.
 //
-// A family's row (dense_families.h, moe_families.h) says its style; core/config/parameters.cc counts from it and core/models builds from
-// it.
+// A family's row (dense_families.h, moe_families.h) says its style; core/config/parameters.cc counts from it and
+// core/models builds from it.
 #pragma once
 
 #include <cstdint>
