@@ -101,6 +101,7 @@ test('how sure a verdict is: the runs of its kind, and that there are none', asy
   assert.ok(llama.includes(`${TRACES.llama.runs} runs of llama`), llama);
   assert.ok(llama.includes(`${PUBLISHED['hf one'].runs} published runs of this stack on a GPU`), llama);
   assert.match(llama, /[−-]\d+(\.\d+)?\s?% to \+\d/);
+  assert.match(llama, /tensors are less than 0\.01% off/);
   assert.match(of('mistral', {}), /equal to the byte/);
   assert.match(of('llama', { dp: 8 }), /on several GPUs/);
   assert.match(of('opt', {}), /was not run for a model of this kind/);

@@ -8,6 +8,8 @@ const CUTS = ['dp', 'tp', 'pp', 'cp', 'ep'];
 // Stacks whose modules the reference runs are of.
 const TRACED = ['hf', 'hf-4', 'torchtune'];
 
+const SLIGHT = 0.0001;
+
 export function sureText({ model, recipe }: Report, i18n: I18n): string {
   const stack = String(recipe['stack']);
   if (stack === 'course' || model.family === 'plain') return '';
@@ -25,5 +27,6 @@ export function sureText({ model, recipe }: Report, i18n: I18n): string {
 function off({ low, high }: Spread, i18n: I18n): string {
   const percent = new Intl.NumberFormat(i18n.lang, { style: 'percent', maximumFractionDigits: 2, signDisplay: 'exceptZero' });
   if (low === 0 && high === 0) return i18n.t('sure.equal');
+  if (Math.max(-low, high) < SLIGHT) return i18n.t('sure.slight');
   return i18n.t('sure.off', { low: percent.format(low), high: percent.format(high) });
 }

@@ -138,6 +138,7 @@ export const en = {
   'sure.runs.many': 'against {count} published runs of this stack on several GPUs, peaks are {off}',
   'sure.runs.none': 'no published run of this kind was found to compare with',
   'sure.equal': 'equal to the byte',
+  'sure.slight': 'less than 0.01% off',
   'sure.off': '{low} to {high} off',
   'method.full': 'full fine-tuning',
   'method.lora': 'LoRA',

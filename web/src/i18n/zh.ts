@@ -140,6 +140,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'sure.runs.many': '与该框架在多 GPU 上的 {count} 次公开运行相比，峰值{off}',
   'sure.runs.none': '没有找到可对照的同类公开运行',
   'sure.equal': '逐字节相等',
+  'sure.slight': '相差不到 0.01%',
   'sure.off': '相差 {low} 至 {high}',
   'method.full': '全参数微调',
   'method.lora': 'LoRA',
