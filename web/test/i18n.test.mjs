@@ -72,9 +72,9 @@ function inBothLanguages(prefix, ids) {
 }
 
 test('every limit and note of the core has words in both languages', async () => {
-  inBothLanguages('limit', await tableIds('answer/report.cc', 'kNotModelled'));
-  inBothLanguages('note', await tableIds('answer/report.cc', 'kNotes'));
-  inBothLanguages('note', [...(await core('answer/report.cc')).matchAll(/member\("id", "(\w+)"\)/g)].map((match) => match[1]));
+  inBothLanguages('limit', await tableIds('answer/remarks.cc', 'kNotModelled'));
+  inBothLanguages('note', await tableIds('answer/remarks.cc', 'kNotes'));
+  inBothLanguages('note', [...(await core('answer/remarks.cc')).matchAll(/member\("id", "(\w+)"\)/g)].map((match) => match[1]));
   for (const file of ['model_config', 'rope_keys', 'other_models']) {
     inBothLanguages('note', [...(await core(`config/${file}.cc`)).matchAll(/notes\.emplace_back\("(\w+)"/g)].map((match) => match[1]));
   }
