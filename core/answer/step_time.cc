@@ -15,7 +15,7 @@ struct LinksRow {
 };
 
 constexpr Links kA100 = {8, 300, 25}, kH100 = {8, 450, 50}, kB200 = {8, 900, 50};
-constexpr std::array kRows = {
+constexpr std::array kLinkRows = {
     LinksRow{"a100-40gb", kA100},        LinksRow{"a100-80gb", kA100},
     LinksRow{"a800-80gb", {8, 200, 25}},  // NVLink cut to 400 GB/s
     LinksRow{"h100-80gb", kH100},        LinksRow{"h200-141gb", kH100},
@@ -30,12 +30,12 @@ double real(std::uint64_t value) {
 }
 
 // Of one layer: weights in its products, and both products of causal attention for one token, half of the scores.
-struct Layer {
+struct LayerWork {
   double linear_weights;
   double attention_flops;
 };
 
-Layer layer_of(const ModelConfig& c, const Recipe& r) {
+LayerWork layer_of(const ModelConfig& c, const Recipe& r) {
   const double q = real(times(c.num_attention_heads, c.head_dim)), kv = real(times(c.num_key_value_heads, c.head_dim));
   const double feed = c.style.feed == Feed::gated ? 3 : 2;
   return {2 * real(c.hidden_size) * (q + kv) + feed * real(c.hidden_size) * real(c.intermediate_size),
@@ -43,9 +43,9 @@ Layer layer_of(const ModelConfig& c, const Recipe& r) {
 }
 
 // A step is a number of turns, each a micro-batch's forward and backward on the slowest stage.
-class Model {
+class StepModel {
  public:
-  Model(const ModelConfig& config, const Recipe& recipe, const Links& links)
+  StepModel(const ModelConfig& config, const Recipe& recipe, const Links& links)
       : c_(config), r_(recipe), links_(links), layer_(layer_of(config, recipe)) {}
 
   StepTime time(double flops_per_s) const {
@@ -137,13 +137,13 @@ class Model {
   const ModelConfig& c_;
   const Recipe& r_;
   const Links& links_;
-  Layer layer_;
+  LayerWork layer_;
 };
 
 }  // namespace
 
 std::optional<Links> links_of(const Gpu& gpu) {
-  for (const LinksRow& row : kRows) {
+  for (const LinksRow& row : kLinkRows) {
     if (std::string_view(gpu.id) == row.gpu) return row.links;
   }
   return std::nullopt;
@@ -153,7 +153,7 @@ std::optional<StepTime> step_time(const ModelConfig& config, const Recipe& recip
   const Gpu* gpu = find_gpu(recipe.gpu);
   const std::optional<Links> links = links_of(*gpu);
   if (!links || gpu->dense_bf16_tflops <= 0) return std::nullopt;
-  return Model(config, recipe, *links).time(gpu->dense_bf16_tflops * kTera);
+  return StepModel(config, recipe, *links).time(gpu->dense_bf16_tflops * kTera);
 }
 
 void write_step_time(JsonWriter& out, const StepTime& t) {

@@ -1,10 +1,14 @@
-// utf8.h - where UTF-8 characters begin and end, for writers and for cutting text short.
+// utf8.h - where UTF-8 characters begin and end, for writers and for cutting text short; and which bytes are digits.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
 namespace ledger {
+
+inline bool is_digit(char c) {  // in any locale
+  return c >= '0' && c <= '9';
+}
 
 struct Utf8Step {
   std::size_t bytes;  // to advance by, at least 1

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "core/base/bytes.h"
 #include "core/config/moe_keys.h"
@@ -38,8 +37,6 @@ void read_activation(Fields& fields, ModelConfig& config) {
 }
 
 namespace {
-
-constexpr double kTiny = std::numeric_limits<double>::min();  // "more than 0" as a lower bound
 
 // Bounds are those of model_config.h.
 void read_sizes(Fields& fields, ModelConfig& config) {
@@ -239,7 +236,7 @@ void read_llama4(Fields& fields, ModelConfig& config) {
   });
   if (config.full_layers.empty()) config.full_layers = config.nope_layers;
   if (!switched_on(fields, "attn_temperature_tuning")) return;
-  config.temperature_floor = number(fields, "floor_scale", kTiny, 1e15);
+  config.temperature_floor = number(fields, "floor_scale", kAboveZero, 1e15);
   config.temperature_scale = number(fields, "attn_scale", -1e9, 1e9);
 }
 
@@ -262,13 +259,13 @@ void read_numbers(Fields& fields, ModelConfig& config) {
   if (config.style.norm == NormKind::rms_gemma)
     config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));
   config.attention_scale = number(fields, "attention_multiplier", -kMost, kMost);
-  if (const double scalar = number(fields, "query_pre_attn_scalar", kTiny, kMost); scalar != 0)
+  if (const double scalar = number(fields, "query_pre_attn_scalar", kAboveZero, kMost); scalar != 0)
     config.attention_scale = 1 / std::sqrt(scalar);
   config.residual_multiplier = number(fields, "residual_multiplier", -kMost, kMost);
-  config.logits_divisor = number(fields, "logits_scaling", kTiny, kMost);
+  config.logits_divisor = number(fields, "logits_scaling", kAboveZero, kMost);
   config.logits_multiplier = number(fields, "logit_scale", -kMost, kMost);
-  config.logits_softcap = number(fields, "final_logit_softcapping", kTiny, kMost);
-  config.attention_softcap = number(fields, "attn_logit_softcapping", kTiny, kMost);
+  config.logits_softcap = number(fields, "final_logit_softcapping", kAboveZero, kMost);
+  config.attention_softcap = number(fields, "attn_logit_softcapping", kAboveZero, kMost);
   config.embedding_dropout = number(fields, "embd_pdrop", 0, 1);
   config.residual_dropout = number(fields, "resid_pdrop", 0, 1);
   config.attention_dropout = number(fields, "attn_pdrop", 0, 1);

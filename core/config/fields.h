@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,8 @@
 #include "core/base/problem.h"
 
 namespace ledger {
+
+inline constexpr double kAboveZero = std::numeric_limits<double>::min();  // as a lower bound: "more than 0"
 
 // Checks on single values; `where` names the key in the Problem.
 std::optional<Problem> read_unsigned(const Json& json, std::string_view where, std::uint64_t low, std::uint64_t high,

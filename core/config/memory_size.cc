@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include "core/base/utf8.h"
+
 namespace ledger {
 namespace {
 
@@ -29,10 +31,6 @@ constexpr std::array kUnits = {
 };
 
 constexpr std::size_t kFractionDigits = 6;  // 10^6 x a TiB still fits 64 bits
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 std::string folded_unit(std::string_view text) {
   std::string unit;

@@ -6,16 +6,14 @@
 #include <algorithm>
 
 #include "core/base/bytes.h"
+#include "core/config/counting.h"
 #include "core/config/model_config.h"
 
 namespace ledger {
 namespace {
 
-using Count = std::uint64_t;
-
-Count linear(Count in, Count out, bool bias) {
-  return plus(times(in, out), bias ? out : 0);
-}
+using counting::Count;
+using counting::linear;
 
 Count norm(NormKind kind, Count size) {
   if (kind == NormKind::bare) return 0;

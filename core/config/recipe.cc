@@ -32,7 +32,7 @@ constexpr const char* kAttention[] = {"sdpa", "flash", "efficient", "math", "eag
 constexpr const char* kCheckpointing[] = {"none", "full", "full-reentrant", "selective", "offload"};
 constexpr const char* kLoss[] = {"full", "chunked", "fused_linear", "cut", "vocab_parallel"};
 constexpr const char* kAdapterDtype[] = {"fp32", "bf16"};
-constexpr const char* kUnits[] = {"layers", "titan"};
+constexpr const char* kUnitChoices[] = {"layers", "titan"};
 constexpr const char* kShardDtype[] = {"bf16", "fp32"};
 constexpr const char* kOffload[] = {"none", "optimizer", "params", "activations"};
 constexpr const char* kAllocator[] = {"torch", "torch_expandable"};
@@ -219,7 +219,7 @@ constexpr std::array kRows = {
     choice<&Recipe::pipeline_schedule>("pipeline_schedule", kPipelineSchedule),
     integer<&Recipe::micro_batches>("micro_batches", 1, 65536),
     integer<&Recipe::fsdp>("fsdp", 0, 2),
-    choice<&Recipe::units>("units", kUnits),
+    choice<&Recipe::units>("units", kUnitChoices),
     flag<&Recipe::reshard_after_forward>("reshard_after_forward"),
     choice<&Recipe::param_dtype>("param_dtype", kShardDtype),
     choice<&Recipe::reduce_dtype>("reduce_dtype", kShardDtype),

@@ -1,25 +1,22 @@
 #include "core/config/rope_keys.h"
 
-#include <limits>
 #include <string>
 #include <utility>
 
 namespace ledger {
 namespace {
 
-constexpr double kTiny = std::numeric_limits<double>::min();  // "more than 0" as a lower bound
-
 void read_rope_object(Fields& rope, ModelConfig& config, double& theta, double& factor) {
   std::string type = "default";
   rope.text("type", type);
   rope.text("rope_type", type);
-  rope.real("rope_theta", kTiny, 1e15, theta);
-  rope.real("partial_rotary_factor", kTiny, 1, factor);
+  rope.real("rope_theta", kAboveZero, 1e15, theta);
+  rope.real("partial_rotary_factor", kAboveZero, 1, factor);
   if (type == "default" || type == "linear" || type == "llama3") {
     config.rope.type = type;
     rope.real("factor", 1e-6, 1e6, config.rope.factor);
-    rope.real("low_freq_factor", kTiny, 1e6, config.rope.low_freq_factor);
-    rope.real("high_freq_factor", kTiny, 1e6, config.rope.high_freq_factor);
+    rope.real("low_freq_factor", kAboveZero, 1e6, config.rope.low_freq_factor);
+    rope.real("high_freq_factor", kAboveZero, 1e6, config.rope.high_freq_factor);
     rope.real("original_max_position_embeddings", 1, 1e12, config.rope.original_max_position_embeddings);
   } else {
     config.notes.emplace_back("rope_scaling_type_not_computed", Json::of_string(type).brief());
@@ -44,11 +41,11 @@ void read_rope_key(Fields& fields, ModelConfig& config, const std::string& key, 
 // no size depends on it, so a type that is not computed is a note.
 void read_rope(Fields& fields, ModelConfig& config) {
   if (config.style.position != Position::rotary) return;
-  fields.real("rope_theta", kTiny, 1e15, config.rope_theta);
+  fields.real("rope_theta", kAboveZero, 1e15, config.rope_theta);
   double factor = 1;
-  fields.real("partial_rotary_factor", kTiny, 1, factor);
+  fields.real("partial_rotary_factor", kAboveZero, 1, factor);
   if (fields.has_default("rope_local_base_freq"))
-    fields.real("rope_local_base_freq", kTiny, 1e15, config.rope_local_theta);
+    fields.real("rope_local_base_freq", kAboveZero, 1e15, config.rope_local_theta);
   const char* key = fields.given("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
   const Json* given = fields.given(key);
   if (!fields.ok()) return;

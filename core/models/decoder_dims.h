@@ -35,4 +35,9 @@ inline DecoderDims dims_of(const ModelConfig& c, const ModelOptions& o) {
   return n;
 }
 
+// Of x, [b, s, ...]: its tokens as one dimension.
+inline Dim tokens_of(const Tensor& x) {
+  return {times(x.dim(0).size, x.dim(1).size), Sym::none};
+}
+
 }  // namespace ledger

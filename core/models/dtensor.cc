@@ -3,8 +3,6 @@
 namespace ledger::dtensor {
 namespace {
 
-constexpr Dim kOne{1, Sym::none};
-
 Tensor fresh(Tape& tape, OpKind op, const Shape& shape, DType dtype) {
   Tensor result = tape.empty(op, shape, dtype);
   tape.run(op, {}, {&result});

@@ -12,7 +12,7 @@ struct LookUp {
 };
 
 // torch.gather(table, 1, places) on the host's terms: along rows of the transposed tensors.
-Tensor gathered(const Tensor& table, const Tensor& places) {
+Tensor table_rows(const Tensor& table, const Tensor& places) {
   Tape& tape = table.tape();
   const Tensor result = tape.empty(OpKind::gather, places.shape(), table.dtype());
   const auto columns = [](const Tensor& x) { return transpose(view(x, {x.dim(1), x.dim(2)}), 0, 1); };
@@ -27,7 +27,7 @@ LookUp look_up(const Tensor& embed_positions, const Tensor& position_ids, const 
   LookUp found;
   found.table = view(clone(embed_positions), {one, embed_positions.dim(0), n.rot});  // repeat(1, 1, 1)
   found.places = contiguous(expand(unsqueeze(position_ids, -1), {one, n.s, n.rot}));
-  found.both = to(gathered(found.table, found.places), dtype);
+  found.both = to(table_rows(found.table, found.places), dtype);
   return found;
 }
 

@@ -5,13 +5,13 @@ namespace {
 
 using Builder = std::unique_ptr<Model> (*)(Tape&, const ModelConfig&, const ModelOptions&);
 
-struct Row {
+struct FamilyRow {
   Architecture architecture;
   Stack stack;
   Builder build;
 };
 
-constexpr Row kBuilders[] = {
+constexpr FamilyRow kBuilders[] = {
     {Architecture::llama, Stack::hf, build_llama},
     {Architecture::llama, Stack::hf_4, build_llama},
     {Architecture::llama, Stack::torchtune, build_torchtune},
@@ -38,7 +38,7 @@ Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name) {
 }
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options) {
-  for (const Row& row : kBuilders) {
+  for (const FamilyRow& row : kBuilders) {
     if (row.architecture == config.architecture && row.stack == options.stack) return row.build(tape, config, options);
   }
   return nullptr;

@@ -7,13 +7,13 @@
 namespace ledger {
 namespace {
 
-struct Row {
+struct NamesRow {
   const char* model_type;
   ModuleNames names;
 };
 
 // transformers 5.12 models/*/modeling_*.py; families that are not here are named as Llama's.
-constexpr Row kRows[] = {
+constexpr NamesRow kRows[] = {
     {"phi",
      {.final_norm = "final_layernorm",
       .o = "dense",
@@ -139,7 +139,7 @@ const ModuleNames& names_of(const ModelConfig& config, Stack stack) {
   if (config.model_type == "falcon" && config.style.layout == Layout::parallel_two) return kFalconTwoNorms;
   if (stack == Stack::torchtune) return kTorchtune;
   if (is_torchtitan(stack)) return kTorchtitan;
-  for (const Row& row : kRows) {
+  for (const NamesRow& row : kRows) {
     if (config.model_type == row.model_type) return row.names;
   }
   return kLlama;

@@ -38,7 +38,7 @@ const Tensor& AdaptedParameter::use(Active& active) const {
 
 namespace {
 
-struct Row {
+struct TargetsRow {
   const char* model_type;
   ExpertTargets targets;
 };
@@ -49,7 +49,7 @@ constexpr ExpertTargets kProjections{"gate", "gate_proj", "up_proj", "down_proj"
 // without calling it, so that an adapter there would never be used.
 constexpr ExpertTargets kDeepSeek{"", "gate_proj", "up_proj", "down_proj"};
 
-constexpr Row kTargets[] = {
+constexpr TargetsRow kAdapterTargets[] = {
     {"mixtral", {"gate", "w1", "w3", "w2"}},
     {"qwen2_moe", kProjections},
     {"qwen3_moe", kProjections},
@@ -61,7 +61,7 @@ constexpr Row kTargets[] = {
 }  // namespace
 
 const ExpertTargets* expert_targets(const ModelConfig& config) {
-  for (const Row& row : kTargets) {
+  for (const TargetsRow& row : kAdapterTargets) {
     if (config.model_type == row.model_type) return &row.targets;
   }
   return nullptr;

@@ -17,7 +17,6 @@ constexpr TitanVersion kVersions[] = {
     {Stack::torchtitan_0_0_2, TitanNorm::own, false, false, true, false, false},
 };
 
-constexpr Dim kOne{1, Sym::none};
 constexpr std::uint64_t kCudnnHead = 128;  // sdp_utils.cpp, check_cudnn_tensor_shapes: heads up to this, by eights
 
 // repeat_kv: [b, s, nkv, d] at all `heads` query heads.
@@ -36,10 +35,6 @@ DecoderDims local_dims(const ModelConfig& config, const ModelOptions& options) {
   for (Dim* dim : {&dims.nh, &dims.nkv, &dims.q_dim, &dims.kv_dim, &dims.ffn, &dims.V})
     *dim = {dim->size / options.tp, Sym::none};
   return dims;
-}
-
-Dim product(const Tensor& x) {
-  return {times(x.dim(0).size, x.dim(1).size), Sym::none};
 }
 
 }  // namespace
@@ -328,7 +323,7 @@ Tensor TorchtitanDecoder::logits(const Tensor& ids) const {
 Tensor TorchtitanDecoder::cross_entropy_loss(const Tensor& pred) const {
   const Tape::Scope scope(pred.tape(), "loss");
   const Tape::In in(pred.tape(), Category::logits);
-  const Tensor flat = reshape(pred, {product(pred), dims_.V}), labels = reshape(labels_, {product(labels_)});
+  const Tensor flat = reshape(pred, {tokens_of(pred), dims_.V}), labels = reshape(labels_, {tokens_of(labels_)});
   if (options_.compile && version_.compiles_loss && options_.tp == 1) return compiled::cross_entropy(flat, labels);
   const Tensor wide = to(flat, DType::f32);
   if (options_.tp > 1) return dtensor::cross_entropy(wide, labels);

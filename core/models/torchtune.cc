@@ -27,7 +27,7 @@ constexpr Built kBuilt[] = {
     {128256, 3072, 28, 8, 131072},    // llama3_2_3b
 };
 
-constexpr Dim kOne{1, Sym::none}, kPair{2, Sym::none};
+constexpr Dim kPair{2, Sym::none};
 
 // x[..., i] of pairs.
 Tensor pick(const Tensor& x, std::uint64_t i) {
@@ -54,10 +54,6 @@ std::vector<Tensor> tensor_split(const Tensor& x) {
     start += size;
   }
   return chunks;
-}
-
-Dim product(const Tensor& x) {
-  return {times(x.dim(0).size, x.dim(1).size), Sym::none};
 }
 
 }  // namespace
@@ -254,8 +250,8 @@ Tensor TorchtuneDecoder::full_loss(const Tensor& ids) const {
   Tensor outputs = full_output(decode(ids));
   const Tape::Scope scope(ids.tape(), "loss");
   const Tape::In in(ids.tape(), Category::logits);
-  outputs = reshape(outputs, {product(labels_), dims_.V});
-  return cross_entropy(outputs, reshape(labels_, {product(labels_)}), Reduction::mean);
+  outputs = reshape(outputs, {tokens_of(labels_), dims_.V});
+  return cross_entropy(outputs, reshape(labels_, {tokens_of(labels_)}), Reduction::mean);
 }
 
 // CEWithChunkedOutputLoss.forward. Python adds to total_loss in place, 4 bytes less for a moment.
@@ -266,9 +262,9 @@ Tensor TorchtuneDecoder::chunked_loss(const Tensor& ids) const {
   const Tensor total_elements = count_true(not_equal(labels_, kIgnoreIndex));
   std::vector<Tensor> targets = tensor_split(labels_);
   for (Tensor& chunk : targets)
-    chunk = reshape(chunk, {product(chunk)});
+    chunk = reshape(chunk, {tokens_of(chunk)});
   for (Tensor& chunk : logits)
-    chunk = reshape(chunk, {product(chunk), dims_.V});
+    chunk = reshape(chunk, {tokens_of(chunk), dims_.V});
   Tensor total_loss;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const Tensor loss = cross_entropy(logits[i], targets[i], Reduction::sum);

@@ -12,13 +12,13 @@ namespace {
 
 // Tenths of a natural logarithm, by cause: activations, optimizer, sharding, logits, host, weights, gathering, comm,
 // fragmentation, eval, gradients, process, leak, kv-cache, unknown.
-using Row = std::array<std::int8_t, kCauses>;
+using CauseScores = std::array<std::int8_t, kCauses>;
 
 // How often each was the confirmed answer among the reports about training.
-constexpr Row kPrior = {29, 27, 25, 24, 22, 18, 16, 16, 18, 14, 10, 11, 14, 14, 2};
+constexpr CauseScores kPrior = {29, 27, 25, 24, 22, 18, 16, 16, 18, 14, 10, 11, 14, 14, 2};
 
 // What a stage adds: where each cause shows itself.
-constexpr Row kByStage[kStages] = {
+constexpr CauseScores kByStage[kStages] = {
     /* unknown   */ {},
     /* load      */ {-25, 8, 14, -30, 6, 12, -20, 2, -5, -40, -20, 4, -2, -8, -5},
     /* forward   */ {12, -14, 0, -4, -14, -2, -30, -6, -2, -30, -20, 0, 0, -12, 0},

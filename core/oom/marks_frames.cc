@@ -9,7 +9,7 @@ using enum Stage;
 using enum Depth;
 using C = Cause;
 
-constexpr Mark kMarks[] = {
+constexpr Mark kFrameMarks[] = {
     // transformers: loading. There is no optimizer yet.
     {"frompretrained(", "frame_from_pretrained", load, exact, {{C::weights, 4}, {C::optimizer, -14}}},
     {",infrompretrained", "frame_from_pretrained", load, exact, {{C::weights, 4}, {C::optimizer, -14}}},
@@ -249,7 +249,7 @@ constexpr Mark kMarks[] = {
 }  // namespace
 
 std::span<const Mark> frame_marks() {
-  return kMarks;
+  return kFrameMarks;
 }
 
 }  // namespace ledger::oom

@@ -8,7 +8,7 @@ using enum Stage;
 using enum Depth;
 using C = Cause;
 
-constexpr Mark kMarks[] = {
+constexpr Mark kLogMarks[] = {
     // the host
     {"exitswithreturncode=-9", "log_exit_9", unknown, none, {{C::host, 42}}},
     {"exitcode:-9", "log_exit_9", unknown, none, {{C::host, 40}}},
@@ -82,7 +82,7 @@ constexpr Mark kMarks[] = {
 }  // namespace
 
 std::span<const Mark> log_marks() {
-  return kMarks;
+  return kLogMarks;
 }
 
 }  // namespace ledger::oom

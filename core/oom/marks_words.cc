@@ -9,7 +9,7 @@ using enum Stage;
 using enum Depth;
 using C = Cause;
 
-constexpr Mark kMarks[] = {
+constexpr Mark kWordMarks[] = {
     // when
     {"duringevaluat", "words_evaluation", eval, words, {{C::eval, 8}}},
     {"evaluationstarts", "words_first_evaluation", eval, words, {{C::logits, 14}}},
@@ -169,7 +169,7 @@ constexpr Mark kMarks[] = {
 }  // namespace
 
 std::span<const Mark> word_marks() {
-  return kMarks;
+  return kWordMarks;
 }
 
 }  // namespace ledger::oom

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "core/base/utf8.h"
 #include "core/oom/messages.h"
 
 namespace ledger::oom {
@@ -17,9 +18,6 @@ struct Unit {
 constexpr Unit kUnits[] = {{"bytes", 0}, {"byte", 0}, {"kib", 10}, {"mib", 20}, {"gib", 30}, {"tib", 40}, {"kb", 10},
                            {"mb", 20},   {"gb", 30},  {"tb", 40},  {"k", 10},   {"m", 20},   {"g", 30},   {"b", 0}};
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 bool is_letter(char c) {
   return c >= 'a' && c <= 'z';
 }

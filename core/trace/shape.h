@@ -51,6 +51,8 @@ struct Dim {
   Sym sym = Sym::none;
 };
 
+inline constexpr Dim kOne{1, Sym::none};
+
 inline constexpr std::size_t kMaxRank = 5;
 
 // Sizes and symbols apart: shapes are copied tens of thousands of times a step, and a Dim of its own takes 16 bytes.

@@ -20,19 +20,19 @@ constexpr PrecisionRow kPrecisions[] = {
     {Precision::amp_fp16, 4, 4, 0, 4, 2},      {Precision::fp32, 4, 4, 0, 4, 0},
 };
 
-struct OptimizerRow {
+struct StateRow {
   Optimizer optimizer;
   std::uint64_t moments;
   bool quantised;  // one byte a moment; block scales are left out, as in the chapter
 };
 
-constexpr OptimizerRow kOptimizers[] = {
+constexpr StateRow kStates[] = {
     {Optimizer::adamw_fused, 2, false}, {Optimizer::adamw_foreach, 2, false}, {Optimizer::adamw_forloop, 2, false},
     {Optimizer::adamw_8bit, 2, true},   {Optimizer::sgd, 0, false},           {Optimizer::sgd_momentum, 1, false},
 };
 
-const OptimizerRow* find(Optimizer optimizer) {
-  for (const OptimizerRow& row : kOptimizers) {
+const StateRow* find(Optimizer optimizer) {
+  for (const StateRow& row : kStates) {
     if (row.optimizer == optimizer) return &row;
   }
   return nullptr;
@@ -131,7 +131,7 @@ CourseBytes course_bytes(const Recipe& recipe) {
   CourseBytes bytes;
   for (const PrecisionRow& row : kPrecisions) {
     if (row.precision != recipe.precision) continue;
-    const OptimizerRow* optimizer = find(recipe.optimizer);
+    const StateRow* optimizer = find(recipe.optimizer);
     const std::uint64_t moments = optimizer == nullptr ? 0 : optimizer->moments;
     const std::uint64_t each = optimizer != nullptr && optimizer->quantised ? 1 : row.moment;
     bytes = {row.weights, row.gradients, row.master_weights, moments * each, moments, row.transient_copy};

@@ -29,7 +29,7 @@ MegatronOptions options_of(const Recipe& r, std::uint64_t stage, std::uint64_t c
 }
 
 // Roughly the events of a layer's forward and backward, and the most that all stages together may have.
-constexpr std::uint64_t kEventsPerLayer = 150, kMostEvents = 128u << 20;
+constexpr std::uint64_t kEventsPerLayerPass = 150, kMostPipelineEvents = 128u << 20;
 
 class StageLoop {
  public:
@@ -156,9 +156,10 @@ Result<Trace> trace_megatron(const ModelConfig& config, const Recipe& recipe, st
   if (auto problem = unsupported(config, recipe)) return *problem;
   // Of every stage up to twice the layers of the whole model are in flight.
   const std::uint64_t passes = times(config.num_hidden_layers, plus(times(2, recipe.pp), 3));
-  const std::uint64_t events = times(times(passes, kEventsPerLayer), run.steps);
-  if (events > kMostEvents)
-    return Problem{ProblemCode::too_large_to_trace, "pp", std::to_string(events), std::to_string(kMostEvents), ""};
+  const std::uint64_t events = times(times(passes, kEventsPerLayerPass), run.steps);
+  if (events > kMostPipelineEvents)
+    return Problem{ProblemCode::too_large_to_trace, "pp", std::to_string(events), std::to_string(kMostPipelineEvents),
+                   ""};
   Tape tape({.operands = false,
              .cublas_workspace_bytes = run.cublas_workspace_bytes,
              .accumulate_in_place = true,

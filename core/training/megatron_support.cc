@@ -8,7 +8,7 @@ namespace ledger {
 namespace {
 
 // GPT with LayerNorm, biases and GELU, its positions learned or rotary, or Llama with RMSNorm, SwiGLU and rotary ones.
-bool is_built(const ModelConfig& c) {
+bool megatron_builds(const ModelConfig& c) {
   if (c.architecture != Architecture::llama || c.style.layout != Layout::pre || c.moe.experts != 0) return false;
   const bool plain_heads = !c.qk_norm && c.style.qk_norm == QkNorm::none && c.sliding_window == 0;
   const bool positions = c.style.position == Position::learned ||
@@ -24,8 +24,8 @@ bool divides(std::uint64_t parts, std::uint64_t whole) {
   return parts != 0 && whole % parts == 0;
 }
 
-constexpr Refusal kRefusals[] = {
-    {"stack", "megatron_builds_gpt_and_llama", [](const ModelConfig& c, const Recipe&) { return !is_built(c); }},
+constexpr Refusal kMegatronRefusals[] = {
+    {"stack", "megatron_builds_gpt_and_llama", [](const ModelConfig& c, const Recipe&) { return !megatron_builds(c); }},
     {"task", "only_in_training", [](const ModelConfig&, const Recipe& r) { return r.task != Task::training; }},
     {"method", "megatron_trains_in_full",
      [](const ModelConfig&, const Recipe& r) { return r.method != Method::full || r.weights != Weights::unquantised; }},
@@ -83,7 +83,7 @@ constexpr Refusal kRefusals[] = {
 }  // namespace
 
 std::optional<Problem> unsupported_in_megatron(const ModelConfig& config, const Recipe& recipe) {
-  return first_of(kRefusals, config, recipe);
+  return first_of(kMegatronRefusals, config, recipe);
 }
 
 }  // namespace ledger

@@ -7,16 +7,16 @@ namespace ledger {
 namespace {
 
 // Llama 3 without biases, its heads making up the hidden size; since 0.2 Qwen 3 with a norm on queries and keys.
-bool is_built(const ModelConfig& c, const Recipe& r) {
+bool torchtitan_builds(const ModelConfig& c, const Recipe& r) {
   const bool biased = c.attention_bias || c.qkv_bias || c.mlp_bias;
   const bool llama = c.model_type == "llama" && times(c.num_attention_heads, c.head_dim) == c.hidden_size;
   const bool qwen3 = c.model_type == "qwen3" && c.sliding_window == 0 && titan_version(r.stack)->models_qwen3;
   return !biased && (llama || qwen3);
 }
 
-constexpr Refusal kRefusals[] = {
+constexpr Refusal kTorchtitanRefusals[] = {
     {"stack", "torchtitan_builds_llama_and_qwen3",
-     [](const ModelConfig& c, const Recipe& r) { return !is_built(c, r); }},
+     [](const ModelConfig& c, const Recipe& r) { return !torchtitan_builds(c, r); }},
     {"method", "torchtitan_trains_in_full",
      [](const ModelConfig&, const Recipe& r) { return r.method != Method::full || r.weights != Weights::unquantised; }},
     {"precision", "torchtitan_precisions",
@@ -64,7 +64,7 @@ constexpr Refusal kRefusals[] = {
 }  // namespace
 
 std::optional<Problem> unsupported_in_torchtitan(const ModelConfig& config, const Recipe& recipe) {
-  return first_of(kRefusals, config, recipe);
+  return first_of(kTorchtitanRefusals, config, recipe);
 }
 
 }  // namespace ledger

@@ -7,14 +7,15 @@ namespace ledger {
 namespace {
 
 // models/llama*/ and models/mistral/: no biases, and heads that make up the hidden size.
-bool is_built(const ModelConfig& c) {
+bool torchtune_builds(const ModelConfig& c) {
   const bool family = c.model_type == "llama" || c.model_type == "mistral";
   const bool biased = c.attention_bias || c.qkv_bias || c.mlp_bias;
   return family && !biased && times(c.num_attention_heads, c.head_dim) == c.hidden_size;
 }
 
-constexpr Refusal kRefusals[] = {
-    {"stack", "torchtune_builds_llama_and_mistral", [](const ModelConfig& c, const Recipe&) { return !is_built(c); }},
+constexpr Refusal kTorchtuneRefusals[] = {
+    {"stack", "torchtune_builds_llama_and_mistral",
+     [](const ModelConfig& c, const Recipe&) { return !torchtune_builds(c); }},
     {"seq", "seq_beyond_positions",
      [](const ModelConfig& c, const Recipe& r) { return r.seq > torchtune_max_seq_len(c); }},
     {"method", "torchtune_nf4_not_modelled",
@@ -49,7 +50,7 @@ constexpr Refusal kRefusals[] = {
 }  // namespace
 
 std::optional<Problem> unsupported_in_torchtune(const ModelConfig& config, const Recipe& recipe) {
-  return first_of(kRefusals, config, recipe);
+  return first_of(kTorchtuneRefusals, config, recipe);
 }
 
 }  // namespace ledger
