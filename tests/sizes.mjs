@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { brotliCompressSync } from 'node:zlib';
 
 const build = fileURLToPath(new URL('../build/', import.meta.url));
-const BUDGETS_KB = { 'wasm/ledger_first.wasm': 80 };
+const BUDGETS_KB = { 'wasm/ledger_first.wasm': 80, 'site/first_answer.json': 20 };
 
 function* files(folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {

@@ -8,6 +8,7 @@ import { createHash } from 'node:crypto';
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gzipSync, brotliCompressSync } from 'node:zlib';
 import { checkpoints, readCheckpoints } from './checkpoints.mjs';
@@ -123,7 +124,7 @@ const singleModule = {
 
 // Everything that a visit may ask for, but for measurements, which are looked for anew each time.
 async function writeServiceWorker() {
-  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'oom_view.js', 'snapshot_view.js', 'snapshot_worker.js', 'course/index.html', 'course.js', ...MODULES.map((module) => `${module}.js`), ...WASM, ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
+  const names = ['index.html', 'page.css', 'page.js', 'worker.js', 'oom_view.js', 'snapshot_view.js', 'snapshot_worker.js', 'course/index.html', 'course.js', 'first_answer.json', ...MODULES.map((module) => `${module}.js`), ...WASM, ...(await readdir(join(out, 'parts'))).map((name) => `parts/${name}`)];
   const contents = await Promise.all(names.map((name) => readFile(join(out, name))));
   const version = createHash('sha256').update(Buffer.concat(contents)).digest('hex').slice(0, 12);
   const source = await readFile(join(here, 'src/sw.js'), 'utf8');
@@ -150,6 +151,17 @@ async function writeGlue() {
   for (const name of WASM) if (wasmDir !== out) await copyFile(join(wasmDir, name), join(out, name));
 }
 
+// The answer to the question that the page opens with (src/core/stored.ts), from the core that lies beside it.
+async function writeFirstAnswer() {
+  const { outputFiles: [source] } = await build({ entryPoints: [join(here, 'src/core/first_question.ts')], bundle: true, format: 'esm', write: false, plugins: [checkpoints] });
+  const { question } = await import(`data:text/javascript;base64,${Buffer.from(source.contents).toString('base64')}`);
+  const { default: createLedger } = await import(pathToFileURL(join(wasmDir, 'ledger.js')).href);
+  const core = await createLedger({ wasmBinary: await readFile(join(wasmDir, 'ledger.wasm')) });
+  const answer = JSON.parse(core.predict(question));
+  if (!answer.report) fail(`the core has no answer to the page's first question: ${JSON.stringify(answer).slice(0, 300)}`);
+  await writeFile(join(out, 'first_answer.json'), JSON.stringify({ version: core.version(), catalogue: JSON.parse(core.catalogue()), question, answer }));
+}
+
 // Plain config.json files, for whoever wants one as a file.
 async function writePresets() {
   await mkdir(join(out, 'presets'), { recursive: true });
@@ -169,7 +181,7 @@ async function writeMeasured() {
 async function report(shared) {
   let total = 0;
   const texts = (await readdir(join(out, 'parts'))).filter((name) => name.startsWith('en-')).map((name) => `parts/${name}`);
-  for (const name of ['index.html', 'page.css', 'page.js', ...shared, ...texts, 'ledger.js', 'ledger_first.wasm']) {
+  for (const name of ['index.html', 'page.css', 'page.js', ...shared, ...texts, 'first_answer.json']) {
     const bytes = await readFile(join(out, name));
     const small = brotliCompressSync(bytes).length;
     total += small;
@@ -186,6 +198,7 @@ function fail(message) {
 await mkdir(out, { recursive: true });
 const shared = await bundle();
 await writeGlue();
+await writeFirstAnswer();
 await writePresets();
 await writeSingle('src/page.ts', 'index.html', 'memory-ledger.html', HUB);
 await writeSingle('src/course.ts', 'course.html', 'memory-ledger-course.html', "'none'");

@@ -118,8 +118,7 @@ test('print has the answer and no controls', () => withPage('#v=1', {}, async (p
 
 const FAILURES = [
   ['there is no WebAssembly', { script: () => { delete globalThis.WebAssembly; } }, /no WebAssembly/],
-  ['ledger_first.wasm is not there', { abort: '**/ledger_first.wasm' }, /could not be loaded/],
-  ['ledger_rest.wasm is not there', { abort: '**/ledger_rest.wasm' }, /could not be loaded/],
+  ['ledger.wasm is not there', { abort: '**/ledger.wasm' }, /could not be loaded/],
   ['ledger.js is not there', { abort: '**/ledger.js' }, /could not be loaded/],
   ['a policy forbids it', { headers: { 'Content-Security-Policy': "script-src 'self'" } }, /security policy/],
 ];

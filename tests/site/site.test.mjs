@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { loadParts } from '../wasm/parts.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const run = (command, parameters, options = {}) => execFileSync(command, parameters, { cwd: ROOT, encoding: 'utf8', ...options });
@@ -32,6 +33,15 @@ test('two builds in two places are the same files, byte for byte', () => {
   const [one, other] = [tree(at('a/site')), tree(at('elsewhere/and/deeper/site'))];
   assert.ok(one.length > 40, `${one.length} files`);
   assert.deepEqual(other, one);
+});
+
+test('the answer that lies beside the page is the core\'s', async () => {
+  const core = await loadParts(at('a/site'), ['ledger.wasm']);
+  const stored = JSON.parse(readFileSync(at('a/site/first_answer.json'), 'utf8'));
+  assert.equal(core.version(), stored.version);
+  assert.equal(core.catalogue(), JSON.stringify(stored.catalogue));
+  assert.deepEqual(JSON.parse(core.predict(stored.question)), stored.answer);
+  assert.match(stored.answer.report.peaks.phase, /^step/);
 });
 
 test('archives are the same bytes, and their checksums hold', () => {

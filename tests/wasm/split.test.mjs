@@ -1,4 +1,4 @@
-// The two parts of the core are the core: the first answers what a page asks when it opens, both answer everything.
+// The two parts of the core are the core: the first answers what embeds usually ask, both answer everything.
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { test } from 'node:test';
@@ -14,16 +14,16 @@ const whole = await loadParts(folder, ['ledger.wasm']);
 const { config } = JSON.parse(readFileSync(new URL('../../core/config/checkpoints/llama-3-8b.json', import.meta.url), 'utf8'));
 const asked = (recipe) => JSON.stringify({ config: JSON.stringify(config), recipe, timeline_points: 400 });
 
-test('the first part answers the first question, to the byte, and is smaller', async () => {
+test('the first part answers the usual questions, to the byte, and is smaller', async () => {
   const first = await loadParts(folder, BOTH.slice(0, 1));
   assert.equal(first.catalogue(), whole.catalogue());
-  assert.equal(first.predict(asked({})), whole.predict(asked({})));
+  for (const recipe of [{}, { method: 'lora', rank: 8, seq: 8192 }, { method: 'qlora', batch: 4, checkpointing: 'full' }]) assert.equal(first.predict(asked(recipe)), whole.predict(asked(recipe)));
   assert.ok(statSync(`${folder}ledger_first.wasm`).size < 0.8 * statSync(`${folder}ledger.wasm`).size);
 });
 
 test('what it lacks it says, instead of answering', async () => {
   const first = await loadParts(folder, BOTH.slice(0, 1));
-  assert.throws(() => first.predict(asked({ method: 'qlora', checkpointing: 'full' })), PartMissing);
+  assert.throws(() => first.predict(asked({ stack: 'megatron', precision: 'megatron-bf16', tp: 2 })), PartMissing);
 });
 
 test('both parts answer every request as the whole does', async () => {

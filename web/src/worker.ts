@@ -9,7 +9,7 @@ interface Scope {
 }
 
 const scope = globalThis as unknown as Scope;
-const module = startModule('parts');
+const module = startModule('whole');
 
 scope.onmessage = ({ data: { serial, request } }) => {
   module.then(

@@ -2,7 +2,7 @@
 
 import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
-import { CoreFailure, loadFirst } from '../core/loader.js';
+import { CoreFailure, loadCore, loadFirst } from '../core/loader.js';
 import { problem, type Problem, type Report } from '../core/types.js';
 import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { refusedValues, type Refused } from '../state/availability.js';
@@ -77,8 +77,7 @@ export class MemoryLedger extends LitElement {
 
   private async start(): Promise<void> {
     try {
-      const core = await loadFirst();
-      if (!isFirstQuestion(location.hash)) await core.complete();
+      const core = await (isFirstQuestion(location.hash) ? loadFirst() : loadCore());
       const session = new Session(core, () => this.sessionChanged());
       this.session = session;
       this.requestUpdate();

@@ -1,13 +1,14 @@
-// loader.ts - loads the core once, its first part first, and wraps its string-in, string-out functions.
+// loader.ts - loads the core once, as much of it as is needed first, and wraps its string-in, string-out functions.
 //
 // Whatever goes wrong ends as a Problem that the page can put into words; there is no state "still loading" for ever.
 
 import { createModule, PartMissing, type Extent, type Module } from './module.js';
+import { questionOf } from './question.js';
 import { SINGLE } from './site.js';
+import { storedModule } from './stored.js';
 import { problem, type Catalogue, type Comparison, type Outcome, type Problem, type Recipe, type Report } from './types.js';
 
 const START_LIMIT_MS = 15_000;
-const TIMELINE_POINTS = 400;
 
 export class CoreFailure extends Error {
   constructor(readonly problem: Problem) {
@@ -18,29 +19,30 @@ export class CoreFailure extends Error {
 export class Core {
   readonly catalogue: Catalogue;
   private completing: Promise<void> | undefined;
+  private stopped = false; // half-way through an answer
 
-  // whole: false when `module` is the first part alone; what that cannot answer comes back as `core_incomplete`.
-  constructor(private module: Module, private isWhole: boolean) {
+  // missing: what is to be loaded before this knows all answers; until then, what `module` cannot answer comes back as `core_incomplete`.
+  constructor(private module: Module, private missing: Extent | undefined) {
     this.catalogue = JSON.parse(module.catalogue()) as Catalogue;
   }
 
   get whole(): boolean {
-    return this.isWhole;
+    return this.missing === undefined;
   }
 
-  // Loads the rest, once. An instance that stopped half-way is not used again: all of the core starts anew.
+  // Loads the rest, once.
   complete(): Promise<void> {
-    if (this.isWhole) return Promise.resolve();
-    this.completing ??= startModule('parts').then((module) => {
+    if (this.missing === undefined) return Promise.resolve();
+    this.completing ??= startModule(this.missing).then((module) => {
       this.module = module;
-      this.isWhole = true;
+      this.missing = undefined;
+      this.stopped = false;
     });
     return this.completing;
   }
 
-  predict(config: string, recipe: Recipe, points = TIMELINE_POINTS): Outcome<Report> {
-    const request = JSON.stringify({ config, recipe, timeline_points: points });
-    return this.call('report', () => this.module.predict(request));
+  predict(config: string, recipe: Recipe, points?: number): Outcome<Report> {
+    return this.call('report', () => this.module.predict(questionOf(config, recipe, points)));
   }
 
   compare(measured: string): Outcome<Comparison> {
@@ -55,9 +57,12 @@ export class Core {
   private call<T>(name: string, run: () => string): Outcome<T> {
     let answer: Record<string, unknown>;
     try {
+      if (this.stopped) throw new PartMissing(true);
       answer = JSON.parse(run()) as Record<string, unknown>;
     } catch (error) {
-      return { ok: false, problem: problem(error instanceof PartMissing ? 'core_incomplete' : 'core_crashed', { read: String(error) }) };
+      const incomplete = error instanceof PartMissing;
+      if (incomplete) this.stopped = error.halfWay;
+      return { ok: false, problem: problem(incomplete ? 'core_incomplete' : 'core_crashed', { read: String(error) }) };
     }
     if (answer['problem']) return { ok: false, problem: answer['problem'] as Problem };
     return { ok: true, value: (answer[name] ?? answer) as T };
@@ -87,21 +92,21 @@ export async function startModule(extent: Extent): Promise<Module> {
   }
 }
 
-async function start(extent: Extent): Promise<Core> {
-  return Promise.race([startModule(extent).then((module) => new Core(module, extent !== 'first')), timeout()]);
+async function start(module: Promise<Module>, missing?: Extent): Promise<Core> {
+  return Promise.race([module.then((started) => new Core(started, missing)), timeout()]);
 }
 
-let first: Promise<Core> | undefined;
-let all: Promise<Core> | undefined;
-
-// Both: one instance a page, however many elements ask for it. The first part alone, to be completed:
-export function loadFirst(): Promise<Core> {
-  first ??= start(SINGLE ? 'whole' : 'first');
-  return first;
+// One instance a page, however many elements ask for it.
+function once(load: () => Promise<Core>): () => Promise<Core> {
+  let core: Promise<Core> | undefined;
+  return () => (core ??= load());
 }
 
-// All of the core at once:
-export function loadCore(): Promise<Core> {
-  all ??= start('whole');
-  return all;
-}
+// All of the core at once.
+export const loadCore = once(() => start(startModule('whole')));
+
+// The answer that the page opens with, to be completed; without it, e.g. on a host that lost the file, all of the core.
+export const loadFirst = SINGLE ? loadCore : once(() => start(storedModule(), 'whole').catch(() => loadCore()));
+
+// What embeds usually ask, to be completed.
+export const loadUsual = SINGLE ? loadCore : once(() => start(startModule('first'), 'parts'));

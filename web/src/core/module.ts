@@ -1,8 +1,8 @@
 // module.ts - the glue that emscripten wrote, and where its WASM is: files beside the page. module_single.ts has them inside
 // the page.
 //
-// The core comes whole, and in two parts (wasm/split.mjs): the first answers what the page asks when it opens, the rest
-// everything else. Both parts are a little larger than the whole.
+// The core comes whole, and in two parts (wasm/split.mjs): the first answers what embeds usually ask, the rest everything
+// else. Both parts are a little larger than the whole.
 
 import { SITE } from './site.js';
 
@@ -24,11 +24,15 @@ type Glue = (options: GlueOptions & {
   instantiateWasm?: (imports: WebAssembly.Imports, done: (instance: WebAssembly.Instance, module: WebAssembly.Module) => void) => object;
 }) => Promise<Module>;
 
-// Thrown by the first part where it would call the rest. The instance that threw it must not be used again.
-export class PartMissing extends Error {}
+// Thrown where an answer needs what is not loaded. halfWay: out of the middle of it; the instance must not be used again.
+export class PartMissing extends Error {
+  constructor(readonly halfWay: boolean) {
+    super('a part of the core that is not loaded');
+  }
+}
 
 const PLACEHOLDERS: WebAssembly.ModuleImports = new Proxy({}, {
-  get: () => () => { throw new PartMissing('a part of the core that is not loaded'); },
+  get: () => () => { throw new PartMissing(true); },
 });
 
 const beside = (name: string): string => new URL(name, SITE).href;
@@ -48,7 +52,7 @@ async function instance(first: WebAssembly.Module, rest: WebAssembly.Module | un
   return primary;
 }
 
-export type Extent = 'first' | 'parts' | 'whole'; // first: throws PartMissing at most questions but the first
+export type Extent = 'first' | 'parts' | 'whole'; // first: throws PartMissing at questions that are not usual
 
 const FILES: Readonly<Record<Extent, readonly [string, string?]>> = { first: ['ledger_first.wasm'], parts: ['ledger_first.wasm', 'ledger_rest.wasm'], whole: ['ledger.wasm'] };
 

@@ -6,7 +6,9 @@ import type { GlueOptions, Module } from './module.js';
 
 export type Extent = 'first' | 'parts' | 'whole';
 
-export class PartMissing extends Error {}
+export class PartMissing extends Error {
+  readonly halfWay = false;
+}
 
 export function createModule(options: GlueOptions): Promise<Module> {
   return createLedger({ wasmBinary, ...options });

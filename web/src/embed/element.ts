@@ -5,7 +5,7 @@
 
 import { html, LitElement, nothing, type TemplateResult } from 'lit';
 import { state } from 'lit/decorators.js';
-import { CoreFailure, loadCore, type Core } from '../core/loader.js';
+import { CoreFailure, loadUsual, type Core } from '../core/loader.js';
 import { SITE } from '../core/site.js';
 import { problem, type Outcome, type Problem, type RecipeKey, type Report } from '../core/types.js';
 import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
@@ -71,9 +71,9 @@ export class LedgerEmbed extends LitElement {
     const turn = ++this.turn;
     const views = viewsOf(this.getAttribute('view'));
     try {
-      const [core, texts] = await Promise.all([loadCore(), loadTexts(this.language), ...views.map(loadView)]);
+      const [core, texts] = await Promise.all([loadUsual(), loadTexts(this.language), ...views.map(loadView)]);
       const { request, problems } = await this.read(core, views);
-      const more = await viewTexts(views, this.language);
+      const [more] = await Promise.all([viewTexts(views, this.language), this.usual(core, request) ? undefined : core.complete()]);
       if (turn !== this.turn) return;
       this.core = core;
       this.views = views;
@@ -85,6 +85,12 @@ export class LedgerEmbed extends LitElement {
     } catch (error) {
       if (turn === this.turn) void this.fail(error instanceof CoreFailure ? error.problem : problem('wasm_missing', { read: String(error).slice(0, 200) }));
     }
+  }
+
+  // Whether what is loaded of the core answers all that the views will ask.
+  private usual(core: Core, request: Request): boolean {
+    const answers = [request, ...request.pins].map(({ model, recipe }) => core.predict(configText(model), recipe));
+    return answers.every((answer) => answer.ok || answer.problem.code !== 'core_incomplete');
   }
 
   private async read(core: Core, views: readonly View[]): Promise<{ request: Request; problems: readonly Problem[] }> {

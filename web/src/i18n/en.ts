@@ -226,9 +226,9 @@ export const en = {
 
   'problem.no_wasm': 'This browser has no WebAssembly, which the predictor is compiled to. Lockdown modes switch it off; allow it for this site, or use another browser.',
   'problem.wasm_blocked': 'A security policy keeps WebAssembly from starting ({read}). The site that serves this page must allow script-src \'wasm-unsafe-eval\'.',
-  'problem.wasm_missing': 'The predictor (ledger.js, ledger_first.wasm and ledger_rest.wasm) could not be loaded ({read}). Check the connection and load the page again; if you host it, check that all of them lie next to page.js.',
+  'problem.wasm_missing': 'The predictor (ledger.js and its files ledger*.wasm) could not be loaded ({read}). Check the connection and load the page again; if you host it, check that all of them lie next to page.js.',
   'problem.part_missing': 'The rest of the page could not be loaded ({read}); what stands above works without it. Check the connection and load the page again.',
   'problem.wasm_timeout': 'The predictor did not start within {expected}. Load the page again.',
-  'problem.core_incomplete': 'The rest of the predictor (ledger_rest.wasm) is not here yet. A moment, or load the page again.',
+  'problem.core_incomplete': 'The predictor is not here yet. A moment, or load the page again.',
   'problem.core_crashed': 'The predictor stopped ({read}). This is a fault of ours: load the page again, and please report the link.',
 } as const;

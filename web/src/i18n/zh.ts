@@ -228,9 +228,9 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
 
   'problem.no_wasm': '此浏览器没有 WebAssembly，而预测程序需要它。锁定模式会将其关闭；请为本站开启，或换一个浏览器。',
   'problem.wasm_blocked': '安全策略阻止了 WebAssembly 启动（{read}）。提供本页的网站须允许 script-src \'wasm-unsafe-eval\'。',
-  'problem.wasm_missing': '无法加载预测程序 ledger.js、ledger_first.wasm 与 ledger_rest.wasm（{read}）。请检查网络并重新载入；若由你托管，请确认它们与 page.js 在同一目录。',
+  'problem.wasm_missing': '无法加载预测程序 ledger.js 及其 ledger*.wasm 文件（{read}）。请检查网络并重新载入；若由你托管，请确认它们与 page.js 在同一目录。',
   'problem.part_missing': '页面的其余部分无法加载（{read}）；以上内容不受影响。请检查网络并重新载入本页。',
   'problem.wasm_timeout': '预测程序未能在 {expected} 内启动。请重新载入本页。',
-  'problem.core_incomplete': '预测程序的其余部分（ledger_rest.wasm）还没有载入。请稍候，或重新载入本页。',
+  'problem.core_incomplete': '预测程序还没有载入完。请稍候，或重新载入本页。',
   'problem.core_crashed': '预测程序已停止（{read}）。这是我们的错误：请重新载入本页，并把链接报告给我们。',
 };
