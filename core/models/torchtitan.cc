@@ -1,10 +1,8 @@
 #include "core/models/torchtitan.h"
 
-#include "core/models/attention.h"
 #include "core/models/compiled.h"
 #include "core/models/dtensor.h"
 #include "core/models/names.h"
-#include "core/models/rotary.h"
 
 namespace ledger {
 namespace {
@@ -16,16 +14,6 @@ constexpr TitanVersion kVersions[] = {
     {Stack::torchtitan_0_1, TitanNorm::written_out, false, false, true, true, false},
     {Stack::torchtitan_0_0_2, TitanNorm::own, false, false, true, false, false},
 };
-
-constexpr std::uint64_t kCudnnHead = 128;  // sdp_utils.cpp, check_cudnn_tensor_shapes: heads up to this, by eights
-
-// repeat_kv: [b, s, nkv, d] at all `heads` query heads.
-Tensor repeat_heads(const Tensor& x, Dim heads) {
-  const Dim groups = x.dim(2), each{heads.size / groups.size, Sym::none};
-  if (each.size == 1) return x;
-  const Tensor copies = expand(unsqueeze(x, 3), {x.dim(0), x.dim(1), groups, each, x.dim(3)});
-  return reshape(copies, {x.dim(0), x.dim(1), heads, x.dim(3)});
-}
 
 // What one of `tp` x `cp` ranks has: apply_tp cuts heads, width and vocabulary, context_parallel() the sequence.
 DecoderDims local_dims(const ModelConfig& config, const ModelOptions& options) {
@@ -108,113 +96,6 @@ TorchtitanDecoder::Layer TorchtitanDecoder::make_layer(ModuleBuilder& builder, s
   layer.attention_norm = make_norm(builder, path, names_.input_norm, dims_.h);
   layer.ffn_norm = make_norm(builder, path, names_.attention_norm, dims_.h);
   return layer;
-}
-
-// precompute_freqs_cis: e^(i position frequency); precompute_rope_cache: cosine and sine side by side, each for both
-// halves of a head. For as many positions as a sequence has: max_seq_len is training.seq_len.
-void TorchtitanDecoder::make_rope_cache(Tape& tape) {
-  const Tape::Scope scope(tape, complex_rope_ ? "freqs_cis" : "rope_cache");
-  const Tape::In in(tape, Category::buffers);
-  Tensor frequencies = tape.empty(OpKind::load_buffer, {dims_.half_d}, DType::f32);
-  tape.run(OpKind::load_buffer, {}, {&frequencies}, {rope_theta_, {0, 0}});
-  Tensor angles;
-  {
-    const Tensor index = to(arange(tape, dims_.s), DType::f32);
-    angles = view(index, {dims_.s, kOne}) * view(frequencies, {kOne, dims_.half_d});
-  }
-  if (complex_rope_) {
-    rope_cache_ = polar(angles);
-    return;
-  }
-  angles = cat(angles, angles, -1, Sym::d);
-  const Tensor cosine = cos(angles), sine = sin(angles);
-  rope_cache_ = cat(cosine, sine, -1);
-}
-
-// norms.py: normed in fp32, rounded, then scaled; aten/src/ATen/native/layer_norm.cpp, rms_norm: scaled, then rounded.
-Tensor TorchtitanDecoder::Norm::forward(const Tensor& x) const {
-  const Tape::Scope scope(x.tape(), name);
-  if (kind == TitanNorm::fused) return fused_rms_norm(x, weight, eps);
-  Tensor output;
-  {
-    const Tensor wide = to(x, DType::f32);
-    Tensor scale = mean_last(pow(wide, 2));
-    scale = scale + eps;
-    scale = rsqrt(scale);
-    output = wide * scale;
-  }
-  if (kind == TitanNorm::own) {
-    output = to(output, x.dtype());
-    return output * weight;
-  }
-  output = output * weight;
-  return to(output, x.dtype());
-}
-
-// apply_rotary_emb of Llama: all names live until both results are made.
-TorchtitanDecoder::Heads TorchtitanDecoder::rotate_complex(const Tensor& xq, const Tensor& xk) const {
-  const Tensor xq_ = to(xq, DType::f32);
-  const Tensor xk_ = to(xk, DType::f32);
-  const Tensor freqs_cis = view(rope_cache_, {kOne, dims_.s, kOne, rope_cache_.dim(1)});
-  const Tensor xq_out = complex_mul(xq_, freqs_cis);
-  const Tensor xk_out = complex_mul(xk_, freqs_cis);
-  Heads turned;
-  turned.q = to(xq_out, xq.dtype());
-  turned.k = to(xk_out, xk.dtype());
-  return turned;
-}
-
-// The same of Qwen 3: cosine and sine in the heads' dtype.
-TorchtitanDecoder::Heads TorchtitanDecoder::rotate_halves(const Tensor& xq, const Tensor& xk) const {
-  const Dim both{times(2, dims_.d.size), Sym::none};
-  const Tensor cache = view(rope_cache_, {kOne, dims_.s, kOne, both});
-  const Tensor cosine = to(slice(cache, -1, 0, dims_.d), xq.dtype());
-  const Tensor sine = to(slice(cache, -1, dims_.d.size, dims_.d), xq.dtype());
-  const auto turn = [&](const Tensor& x) {
-    const Tensor straight = x * cosine;
-    const Tensor crossed = rotate_half(x, dims_.half_d) * sine;
-    return straight + crossed;
-  };
-  Heads turned;
-  turned.q = turn(xq);
-  turned.k = turn(xk);
-  return turned;
-}
-
-// ScaledDotProductAttentionWrapper. q, k, v [b, nh, s, d].
-Tensor TorchtitanDecoder::sdpa(const Tensor& q, const Tensor& k, const Tensor& v) const {
-  const bool halves = q.dtype() == DType::bf16 || q.dtype() == DType::f16 || q.tape().autocast_enabled();
-  const bool cudnn_can = halves && dims_.d.size <= kCudnnHead && dims_.d.size % 8 == 0;
-  const bool chosen = options_.attention == Attention::sdpa && version_.cudnn_first && cudnn_can;
-  return attend(chosen ? Attention::cudnn : options_.attention, q, k, v, Tensor()).output;
-}
-
-// Attention.forward.
-Tensor TorchtitanDecoder::attend_to(const Layer& layer, const Tensor& x) const {
-  const Tape::Scope scope(x.tape(), names_.attention);
-  Tensor xq = layer.q.forward(x);
-  Tensor xk = layer.k.forward(x);
-  Tensor xv = layer.v.forward(x);
-  xq = view(xq, {dims_.b, dims_.s, dims_.nh, dims_.d});
-  xk = view(xk, {dims_.b, dims_.s, dims_.nkv, dims_.d});
-  xv = view(xv, {dims_.b, dims_.s, dims_.nkv, dims_.d});
-  if (qk_norm_) {
-    xq = layer.q_norm.forward(xq);
-    xk = layer.k_norm.forward(xk);
-  }
-  {
-    Heads turned = complex_rope_ ? rotate_complex(xq, xk) : rotate_halves(xq, xk);
-    xq = std::move(turned.q);
-    xk = std::move(turned.k);
-  }
-  const Tensor keys = repeat_heads(xk, dims_.nh);
-  const Tensor values = repeat_heads(xv, dims_.nh);
-  xq = transpose(xq, 1, 2);
-  xk = transpose(keys, 1, 2);
-  xv = transpose(values, 1, 2);
-  Tensor output = sdpa(xq, xk, xv);
-  output = view(output, {dims_.b, dims_.s, dims_.q_dim});
-  return own_part(layer.o.forward(output));
 }
 
 // PrepareModuleInput, and the head's ColwiseParallel: what a module reads is the whole sequence.
