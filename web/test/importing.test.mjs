@@ -191,3 +191,21 @@ test('mutations of every format never throw, and say only what a recipe can hold
   }
   assert.ok(read > 1000, `${read} of 4000 still read`);
 });
+
+// Found by fuzzing: what every object has is no row of a table.
+for (const [what, source] of [
+  ['a stage', 'model_name_or_path: x\nstage: constructor\nfinetuning_type: lora\n'], ['an optimizer', '{"zero_optimization": {"stage": 2}, "optimizer": {"type": "__proto__"}}'],
+  ['an adapter', 'base_model: x\nadapter: constructor\nmicro_batch_size: 1\n'], ['an attention', '{"per_device_train_batch_size": 1, "output_dir": "o", "model_init_kwargs": {"attn_implementation": "constructor"}}'],
+]) {
+  test(`${what} of a name that every object has is not modelled`, () => assert.equal(readConfiguration(source).notModelled.length, 1));
+}
+
+test('a builder of a name that every object has is no model', () => {
+  assert.equal(readConfiguration('model: {_component_: torchtune.models.lora_constructor}\nbatch_size: 2\n').model, undefined);
+});
+
+test('a dropout that is no share of one says nothing', () => {
+  for (const value of ['.nan', '.inf', '-1', '1', 'x']) {
+    assert.equal('lora_dropout' in readConfiguration(`model: {_component_: torchtune.models.llama3.lora_llama3_8b, lora_dropout: ${value}}\n`).recipe, false, value);
+  }
+});

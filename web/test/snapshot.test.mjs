@@ -8,7 +8,7 @@ import { load, WEB } from './load.mjs';
 
 const { PickleError, Unpickler } = await load('snapshot/unpickle.ts');
 const { digest } = await load('snapshot/digest.ts');
-const { originOf, placeOf } = await load('snapshot/origins.ts');
+const { framesOf, originOf, placeOf } = await load('snapshot/origins.ts');
 const { readSnapshot } = await load('snapshot/read.ts');
 const { looksLikeSnapshot } = await load('state/recognise.ts');
 
@@ -169,4 +169,41 @@ test('files are told from others by their first bytes, and read from a Blob', as
   }
   assert.deepEqual(await readSnapshot(blob('other.pickle'), () => {}), { ok: false, fault: { kind: 'not_a_snapshot' } });
   assert.equal((await readSnapshot(blob('runs.pickle'), () => {})).fault.kind, 'runs_code');
+});
+
+// What a hostile file does with few bytes.
+test('a tuple as a key is not written out: it may be as long as memory', () => {
+  const doubled = Array.from({ length: 60 }, () => [0x32, 0x86]).flat(); // DUP, TUPLE2: each holds the last one twice
+  const started = performance.now();
+  assert.deepEqual(unpickle(new Uint8Array([0x80, 4, 0x7d, 0x4b, 1, ...doubled, 0x4b, 7, 0x73, 0x2e])), { '(…)': 7 });
+  assert.ok(performance.now() - started < 1000);
+});
+
+test('an integer of a megabyte is damage', () => {
+  const length = 1 << 20;
+  const data = new Uint8Array(6 + length + 1).fill(0x7f);
+  data.set([0x80, 4, 0x8b, ...new Uint8Array(new Uint32Array([length]).buffer)].slice(2), 0);
+  assert.equal(faultOf(data).kind, 'damaged');
+});
+
+test('sizes beyond any GPU are none, and frames of other kinds say nothing', () => {
+  const frame = { filename: { toString: 1 }, line: { valueOf: 1 }, name: ['a'] };
+  const block = (size) => ({ address: size, size, requested_size: size, state: 'active_allocated', frames: [frame] });
+  const [told] = digest({ segments: [{ device: 0, total_size: 2 ** 53, blocks: [block(2 ** 60), block(512), { ...block(1024), state: { toString: 1 } }] }], device_traces: [[{ action: { toString: 1 }, addr: 1, size: 5, frames: [frame] }]] });
+  assert.deepEqual(told.end, { requested: 512, allocated: 512, reserved: 0, largest_free: 0 });
+  assert.equal(told.peak.requested, 512);
+});
+
+test('paths and names are looked at up to a length: patterns take longer on longer ones', () => {
+  const started = performance.now();
+  const [frame] = framesOf([{ filename: `${'/optim/'.repeat(300_000)}x`, line: 1, name: 'Backward'.repeat(300_000) }]);
+  assert.equal(originOf([frame], true), 'unknown');
+  assert.ok(performance.now() - started < 1000);
+});
+
+test('as many devices as segments are grouped in one walk', () => {
+  const segments = Array.from({ length: 50_000 }, (_, device) => ({ device, total_size: 512, blocks: [] }));
+  const started = performance.now();
+  assert.equal(digest({ segments, device_traces: [] }).length, segments.length);
+  assert.ok(performance.now() - started < 10_000);
 });

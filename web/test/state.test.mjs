@@ -6,7 +6,7 @@ import { load } from './load.mjs';
 
 const { recognise } = await load('state/recognise.ts');
 const { probeCommand } = await load('state/command.ts');
-const { FIRST_REQUEST, readValue, withRecipe } = await load('state/request.ts');
+const { FIRST_REQUEST, readValue, withRecipe, wrongKind } = await load('state/request.ts');
 const { PRESETS, findPreset, loadPresets } = await load('state/presets.ts');
 const { keysOf, isUsed, withoutUnused } = await load('state/form_keys.ts');
 const { begin, isShown, SCENARIOS } = await load('state/scenarios.ts');
@@ -218,4 +218,13 @@ test('the snippet for other pages says what the link says, with every value esca
   const odd = embedSnippet({ ...request, model: { kind: 'custom', text: '{"model_type":"</script>"}', packed: '' }, recipe: { targets: '"><b>' } }, '/');
   assert.ok(odd.includes('targets="&quot;>&lt;b>"'), odd);
   assert.equal(odd.split('</script>').length, 3, 'a config cannot close its element');
+});
+
+test('a value that no key can have is named, in a recipe that came as a file', () => {
+  assert.equal(wrongKind({ batch: 2, dora: true, targets: ['q_proj'], gpu: 'x', lora_dropout: 0.5 }), undefined);
+  for (const value of [null, { toString: 1 }, [1], [['a']]]) {
+    const found = wrongKind({ batch: 2, seq: value });
+    assert.equal(found.code, 'wrong_type');
+    assert.equal(found.where, 'seq');
+  }
 });

@@ -2,9 +2,8 @@
 
 import type { Recipe } from '../core/types.js';
 import { HF_OPTIMIZERS } from './optimizers.js';
-import { at, choice, count, counts, flag, isOn, isSet, isTable, names, notModelled, text, type Format, type Row, type Said, type Values } from './rows.js';
+import { at, choice, count, counts, dropout, flag, isOn, isSet, isTable, names, notModelled, row, text, type Format, type Said, type Values } from './rows.js';
 
-const LORA_DROPOUT: Row = { key: 'lora_dropout', says: (value) => (typeof value === 'number' && value >= 0 && value < 1 ? { lora_dropout: value } : undefined) };
 const KERNELS = ['liger_rope', 'liger_rms_norm', 'liger_layer_norm', 'liger_glu_activation', 'liger_swiglu', 'lora_mlp_kernel', 'lora_qkv_kernel', 'lora_o_kernel'];
 
 function adapters(file: Values): boolean {
@@ -22,10 +21,10 @@ export const AXOLOTL: Format = {
   modelKeys: ['base_model'],
   rows: [
     counts('sequence_len', 'seq'), counts('micro_batch_size', 'batch'), counts('gradient_accumulation_steps', 'grad_accum'),
-    { key: 'adapter', says: (value) => ({ lora: { method: 'lora' }, qlora: { method: 'qlora' } } as Record<string, Recipe>)[text(value) ?? ''] ?? 'not_modelled' },
+    { key: 'adapter', says: (value) => row<Recipe>({ lora: { method: 'lora' }, qlora: { method: 'qlora' } }, text(value)) ?? 'not_modelled' },
     { key: 'load_in_8bit', says: (value, file) => (isOn(value) && adapters(file) ? { weights: 'int8' } : undefined) },
     { key: 'load_in_4bit', says: (value, file) => (isOn(value) && adapters(file) ? { method: 'qlora' } : undefined) },
-    counts('lora_r', 'rank'), LORA_DROPOUT, flag('lora_target_linear', { targets: 'all-linear' }),
+    counts('lora_r', 'rank'), dropout('lora_dropout'), flag('lora_target_linear', { targets: 'all-linear' }),
     { key: 'lora_target_modules', says: (value) => { const list = names(value); return list && { targets: [...list] }; } },
     flag('peft_use_dora', { dora: true }), notModelled('lora_modules_to_save'), notModelled('unfrozen_parameters'),
     { key: 'bf16', says: (value): Said => (value === 'full' ? { precision: 'bf16' } : isOn(value) || value === 'auto' ? { precision: 'bf16', autocast: true } : undefined) },
@@ -70,7 +69,7 @@ export const LLAMA_FACTORY: Format = {
     choice('quantization_type', { nf4: {} }),
     { key: 'double_quantization', says: (value) => ({ double_quant: isOn(value) }) },
     counts('cutoff_len', 'seq'), counts('per_device_train_batch_size', 'batch'), counts('gradient_accumulation_steps', 'grad_accum'),
-    counts('lora_rank', 'rank'), LORA_DROPOUT, flag('use_dora', { dora: true }),
+    counts('lora_rank', 'rank'), dropout('lora_dropout'), flag('use_dora', { dora: true }),
     { key: 'lora_target', says: (value) => { const list = names(value); return list && { targets: list.length === 1 && list[0] === 'all' ? 'all-linear' : [...list] }; } },
     { key: 'bf16', says: (value, file) => (!isOn(value) || isOn(file['pure_bf16']) ? undefined : text(file['finetuning_type']) === 'full' ? { precision: 'amp-bf16' } : { precision: 'bf16', autocast: true }) },
     flag('pure_bf16', { precision: 'bf16', autocast: false, adapter_dtype: 'bf16' }),
@@ -101,7 +100,7 @@ export const TRAINER: Format = {
     { key: 'gradient_checkpointing_kwargs', says: (value) => (isTable(value) ? {} : undefined) },
     choice('optim', HF_OPTIMIZERS), flag('use_liger_kernel', { loss: 'fused_linear' }), choice('loss_type', { nll: { loss: 'full' }, chunked_nll: { loss: 'chunked' } }),
     flag('torch_compile', { compile: true }),
-    { key: 'model_init_kwargs.attn_implementation', says: (value) => ({ flash_attention_2: { attention: 'flash' }, sdpa: { attention: 'sdpa' }, eager: { attention: 'eager' } } as Record<string, Recipe>)[text(value) ?? ''] ?? 'not_modelled' },
+    { key: 'model_init_kwargs.attn_implementation', says: (value) => row<Recipe>({ flash_attention_2: { attention: 'flash' }, sdpa: { attention: 'sdpa' }, eager: { attention: 'eager' } }, text(value)) ?? 'not_modelled' },
     ...['deepspeed', 'fsdp', 'optim_target_modules', 'activation_offloading'].map((key) => notModelled(key)),
   ],
 };

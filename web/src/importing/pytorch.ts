@@ -2,7 +2,7 @@
 // flavor.
 
 import type { Recipe } from '../core/types.js';
-import { at, choice, count, counts, flag, isOn, isTable, names, notModelled, text, type Format, type Row, type Values } from './rows.js';
+import { at, choice, count, counts, dropout, flag, isOn, isTable, names, notModelled, row, text, type Format, type Row, type Values } from './rows.js';
 
 // torchtune models/*/_model_builders.py: "torchtune.models.llama3_1.qlora_llama3_1_8b".
 const TORCHTUNE_MODELS: Readonly<Record<string, string>> = {
@@ -20,11 +20,11 @@ function builder(file: Values): { readonly method: 'full' | 'lora' | 'qlora' | u
   const name = text(at(file, 'model._component_'))?.split('.').pop() ?? '';
   const [, kind = '', rest = ''] = /^(lora_|qlora_|dora_|qdora_)?(.*)$/.exec(name) ?? [];
   const method = ({ '': 'full', lora_: 'lora', dora_: 'lora', qlora_: 'qlora', qdora_: 'qlora' } as const)[kind];
-  return { method, model: TORCHTUNE_MODELS[rest] };
+  return { method, model: row(TORCHTUNE_MODELS, rest) };
 }
 
 function torchtuneTargets(file: Values): readonly string[] {
-  const attention = (names(at(file, 'model.lora_attn_modules')) ?? []).map((name) => LINEARS[name] ?? name);
+  const attention = (names(at(file, 'model.lora_attn_modules')) ?? []).map((name) => row(LINEARS, name) ?? name);
   return [...new Set([...attention, ...(isOn(at(file, 'model.apply_lora_to_mlp')) ? FEED_FORWARD : [])])];
 }
 
@@ -43,7 +43,7 @@ export const TORCHTUNE: Format = {
   modelKeys: ['model._component_'],
   rows: [
     counts('batch_size', 'batch'), counts('gradient_accumulation_steps', 'grad_accum'), counts('tokenizer.max_seq_len', 'seq'),
-    counts('model.lora_rank', 'rank'), { key: 'model.lora_dropout', says: (value) => (typeof value === 'number' ? { lora_dropout: value } : undefined) },
+    counts('model.lora_rank', 'rank'), dropout('model.lora_dropout'),
     ...['model.lora_attn_modules', 'model.apply_lora_to_mlp'].map((key) => ({ key, says: (_: unknown, file: Values) => { const targets = torchtuneTargets(file); return targets.length > 0 ? { targets } : undefined; } })),
     notModelled('model.apply_lora_to_output', isOn), flag('model.use_dora', { dora: true }), flag('model.quantize_base', { method: 'qlora' }),
     choice('dtype', { bf16: { precision: 'bf16' }, fp32: { precision: 'fp32' } }), choice('optimizer._component_', TORCHTUNE_OPTIMIZERS),
@@ -70,7 +70,7 @@ export const TORCHTITAN: Format = {
   whole: true,
   is: (file) => isTable(file['training']) && isTable(file['model']) && text(at(file, 'model.flavor')) !== undefined,
   base: (file) => ({ stack: isBefore01(file) ? 'torchtitan-0.0.2' : 'torchtitan', precision: 'fp32', fsdp: 2, units: isBefore01(file) ? 'layers' : 'titan', param_dtype: 'bf16', batch: 8 }),
-  model: (file) => TORCHTITAN_MODELS[`${text(at(file, 'model.name'))} ${text(at(file, 'model.flavor'))}`],
+  model: (file) => row(TORCHTITAN_MODELS, `${text(at(file, 'model.name'))} ${text(at(file, 'model.flavor'))}`),
   modelKeys: ['model.name', 'model.flavor'],
   rows: [
     counts('training.batch_size', 'batch'), counts('training.local_batch_size', 'batch'), counts('training.seq_len', 'seq'),

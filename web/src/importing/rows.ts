@@ -52,6 +52,11 @@ export function isOn(value: unknown): boolean {
   return value === true || (typeof value === 'string' && /^(true|yes|1)$/i.test(value));
 }
 
+// A table's own row: a file may name what every object has, such as "constructor".
+export function row<T>(table: Readonly<Record<string, T>>, name: string | undefined): T | undefined {
+  return name !== undefined && Object.hasOwn(table, name) ? table[name] : undefined;
+}
+
 // Lengths, counts: what is no positive whole number says nothing.
 export function count(value: unknown): number | undefined {
   const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value;
@@ -63,8 +68,9 @@ export const counts = (key: string, name: string): Row => ({ key, says: (value) 
 export const flag = (key: string, recipe: Recipe, off?: Recipe): Row => ({ key, says: (value) => (isOn(value) ? recipe : value === undefined || value === null ? undefined : off) });
 export const choice = (key: string, values: Readonly<Record<string, Recipe>>): Row => ({
   key,
-  says: (value) => { const name = text(value)?.toLowerCase(); return name === undefined ? undefined : values[name] ?? 'not_modelled'; },
+  says: (value) => { const name = text(value)?.toLowerCase(); return name === undefined ? undefined : row(values, name) ?? 'not_modelled'; },
 });
+export const dropout = (key: string): Row => ({ key, says: (value) => (typeof value === 'number' && value >= 0 && value < 1 ? { lora_dropout: value } : undefined) });
 export const notModelled = (key: string, when: (value: unknown) => boolean = isSet): Row => ({ key, says: (value) => (when(value) ? 'not_modelled' : undefined) });
 
 // Given, and not as a way of saying "off".

@@ -53,25 +53,27 @@ export function digest(root: Value): readonly DeviceDigest[] {
   if (!isSnapshot(root)) throw new NotASnapshot();
   const segments = dicts(root['segments']);
   const traces = root['device_traces'] as readonly Value[];
-  const devices = new Set(segments.map((segment) => count(segment['device'])));
-  traces.forEach((trace, device) => Array.isArray(trace) && trace.length > 0 && devices.add(device));
-  return [...devices].sort((a, b) => a - b).map((device) => digestOf(device, segments.filter((segment) => count(segment['device']) === device), dicts(traces[device])));
+  const devices = new Map<number, Dict[]>();
+  const of = (device: number): Dict[] => devices.get(device) ?? devices.set(device, []).get(device) as Dict[];
+  for (const segment of segments) of(count(segment['device'])).push(segment);
+  traces.forEach((trace, device) => Array.isArray(trace) && trace.length > 0 && of(device));
+  return [...devices].sort(([a], [b]) => a - b).map(([device, own]) => digestOf(device, own, dicts(traces[device])));
 }
 
 function digestOf(device: number, segments: readonly Dict[], events: readonly Dict[]): DeviceDigest {
   const blocks = segments.flatMap((segment) => dicts(segment['blocks']));
-  const held = blocks.filter((block) => String(block['state']).startsWith('active'));
+  const held = blocks.filter((block) => told(block['state']).startsWith('active'));
   const recorded = events.some((event) => hasFrames(event)) || held.some(hasFrames);
   const end = {
-    requested: sum(held, requestedOf), allocated: sum(held, (block) => count(block['size'])), reserved: sum(segments, (segment) => count(segment['total_size'])),
-    largest_free: blocks.filter((block) => block['state'] === 'inactive').reduce((most, block) => Math.max(most, count(block['size'])), 0),
+    requested: sum(held, requestedOf), allocated: sum(held, (block) => size(block['size'])), reserved: sum(segments, (segment) => size(segment['total_size'])),
+    largest_free: blocks.filter((block) => block['state'] === 'inactive').reduce((most, block) => Math.max(most, size(block['size'])), 0),
   };
   const run = new Run(events, recorded);
   run.start(held, end.reserved);
   const { points, peak, mostReserved } = run.walk();
   return {
     device, events: events.length, recorded, end, peak, most_reserved: mostReserved, points, groups: grouped(run.livingAt(peak.event)),
-    failed: events.filter((event) => event['action'] === 'oom').map((event) => ({ requested: count(event['size']), free: count(event['device_free']) })),
+    failed: events.filter((event) => event['action'] === 'oom').map((event) => ({ requested: size(event['size']), free: size(event['device_free']) })),
   };
 }
 
@@ -91,7 +93,7 @@ class Run {
     events.forEach((event, at) => {
       const address = count(event['addr']);
       if (event['action'] === 'alloc') open.set(address, at);
-      else if (ENDED.has(String(event['action']))) {
+      else if (ENDED.has(told(event['action']))) {
         const from = open.get(address);
         if (from === undefined) return;
         this.allocatedAt[at] = from;
@@ -120,8 +122,8 @@ class Run {
       this.firstFreed.push(this.events.length);
     }
     this.events.forEach((event, at) => {
-      if (!ENDED.has(String(event['action'])) || this.allocatedAt[at] !== -1) return;
-      this.first.push({ size: count(event['size']), kind: 'unknown', place: '' });
+      if (!ENDED.has(told(event['action'])) || this.allocatedAt[at] !== -1) return;
+      this.first.push({ size: size(event['size']), kind: 'unknown', place: '' });
       this.firstFreed.push(at);
     });
     this.reserved = this.events.reduce((left, event) => left - growth(event), reservedAtEnd);
@@ -148,12 +150,12 @@ class Run {
   }
 
   private changeAt(event: Dict, at: number, first: ReadonlyMap<number, Living>): readonly [Kind, number] {
-    const action = String(event['action']);
-    if (action === 'alloc') return [this.kinds[at] ?? 'unknown', count(event['size'])];
+    const action = told(event['action']);
+    if (action === 'alloc') return [this.kinds[at] ?? 'unknown', size(event['size'])];
     if (!ENDED.has(action)) return ['unknown', 0];
     const from = this.allocatedAt[at] ?? -1;
     if (from < 0) return [first.get(at)?.kind ?? 'unknown', -(first.get(at)?.size ?? 0)];
-    return [this.kinds[from] ?? 'unknown', -count(this.events[from]?.['size'])];
+    return [this.kinds[from] ?? 'unknown', -size(this.events[from]?.['size'])];
   }
 
   // after: how many events have happened.
@@ -162,7 +164,7 @@ class Run {
     for (let at = 0; at < after; ++at) {
       const event = this.events[at] as Dict;
       if (event['action'] !== 'alloc' || (this.freedAt[at] ?? 0) < after) continue;
-      living.push({ size: count(event['size']), kind: this.kinds[at] ?? 'unknown', place: placeOf(framesOf(event['frames'])) });
+      living.push({ size: size(event['size']), kind: this.kinds[at] ?? 'unknown', place: placeOf(framesOf(event['frames'])) });
     }
     return living;
   }
@@ -228,14 +230,14 @@ function grouped(living: readonly Living[]): Group[] {
 }
 
 function growth(event: Dict): number {
-  const action = String(event['action']);
-  return GROWN.has(action) ? count(event['size']) : SHRUNK.has(action) ? -count(event['size']) : 0;
+  const action = told(event['action']);
+  return GROWN.has(action) ? size(event['size']) : SHRUNK.has(action) ? -size(event['size']) : 0;
 }
 
 // Before PyTorch 2.1 blocks had a list of what was put into them, the newest first.
 function requestedOf(block: Dict): Bytes {
   const newest = dicts(block['history'])[0];
-  return count(block['requested_size'] ?? newest?.['real_size'] ?? block['size']);
+  return size(block['requested_size'] ?? newest?.['real_size'] ?? block['size']);
 }
 
 function hasFrames(event: Dict): boolean {
@@ -246,9 +248,19 @@ function dicts(value: Value | undefined): readonly Dict[] {
   return Array.isArray(value) ? (value as readonly Value[]).filter(isDict) : [];
 }
 
+function told(value: Value | undefined): string {
+  return typeof value === 'string' ? value : '';
+}
+
+// An address, or the number of a device.
 function count(value: Value | undefined): number {
-  const number = typeof value === 'number' ? value : Number.NaN;
-  return Number.isFinite(number) && number > 0 ? number : 0;
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : 0;
+}
+
+const LARGEST_SIZE = 2 ** 44; // more than any GPU has, and sums stay exact
+
+function size(value: Value | undefined): Bytes {
+  return count(value) <= LARGEST_SIZE ? count(value) : 0;
 }
 
 function sum<T>(items: readonly T[], of: (item: T) => number): number {

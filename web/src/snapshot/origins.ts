@@ -43,7 +43,15 @@ const UNTOLD = /torch\/(nn\/(modules\/module|functional|modules\/\w+)|_tensor|ut
 
 export function framesOf(value: Value | undefined): readonly Frame[] {
   if (!Array.isArray(value)) return [];
-  return (value as readonly Value[]).filter(isDict).map((frame) => ({ filename: String(frame['filename'] ?? ''), line: Number(frame['line'] ?? 0), name: String(frame['name'] ?? '') }));
+  return (value as readonly Value[]).filter(isDict).map(({ filename, line, name }) => ({ filename: told(filename).slice(-LONGEST_PATH), line: typeof line === 'number' ? line : 0, name: told(name).slice(0, LONGEST_NAME) }));
+}
+
+// The rows' patterns take time that grows with the square of what they look at.
+const LONGEST_PATH = 512;
+const LONGEST_NAME = 1024;
+
+function told(value: Value | undefined): string {
+  return typeof value === 'string' ? value : '';
 }
 
 // recorded: whether the history has frames at all.

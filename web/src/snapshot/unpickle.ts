@@ -188,12 +188,13 @@ export class Unpickler {
     for (const value of values) (list as Value[]).push(value);
   }
 
-  // Keys of other kinds are kept as their text; a key that would reach the prototype of every object is left out.
+  // Keys of other plain kinds are kept as their text. Tuples as keys all share one text: a few bytes can say one that is as long as
+  // memory. A key that would reach the prototype of every object is left out.
   assign(values: readonly Value[]): void {
     const dict = this.top();
     if (!isDict(dict)) this.damaged('setitem');
     for (let i = 0; i + 1 < values.length; i += 2) {
-      const key = String(values[i]);
+      const key = isHolder(values[i]) ? '(…)' : String(values[i]);
       if (key !== '__proto__') (dict as Record<string, Value>)[key] = values[i + 1] as Value;
     }
   }
@@ -207,6 +208,10 @@ export function isDict(value: Value | undefined): value is Dict {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array);
 }
 
+function isHolder(value: Value | undefined): boolean {
+  return typeof value === 'object' && value !== null;
+}
+
 function joined(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
   const both = new Uint8Array(a.length + b.length);
   both.set(a);
@@ -214,8 +219,12 @@ function joined(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
   return both;
 }
 
+const LONGEST_INTEGER = 256; // bytes: sizes and addresses have eight, and the time that a long one takes grows with its square
+
 // Little-endian two's complement, as LONG1 and LONG4 hold it; a number where one is exact.
-function long(bytes: Uint8Array): number | bigint {
+function long(machine: Unpickler, length: number): number | bigint {
+  if (length > LONGEST_INTEGER) machine.damaged('number');
+  const bytes = machine.raw(length);
   let value = 0n;
   for (let i = bytes.length - 1; i >= 0; --i) value = (value << 8n) | BigInt(bytes[i] as number);
   if (bytes.length > 0 && (bytes.at(-1) as number) >= 0x80) value -= 1n << BigInt(8 * bytes.length);
@@ -248,8 +257,8 @@ const OPCODES: Readonly<Record<number, (machine: Unpickler) => void>> = {
   0x4b: (m) => m.push(m.u8()),
   0x4d: (m) => m.push(m.u16()),
   0x4a: (m) => m.push(m.i32()),
-  0x8a: (m) => m.push(long(m.raw(m.u8()))),
-  0x8b: (m) => m.push(long(m.raw(m.u32()))),
+  0x8a: (m) => m.push(long(m, m.u8())),
+  0x8b: (m) => m.push(long(m, m.u32())),
   0x47: (m) => m.push(m.f64()),
   0x49: (m) => { const line = m.line(); m.push(line === '01' ? true : line === '00' ? false : number(m, line)); }, // INT
   0x4c: (m) => m.push(number(m, m.line())), // LONG

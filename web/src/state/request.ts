@@ -1,7 +1,7 @@
 // request.ts - the one piece of state: which model, which recipe, how to show it. Everything else on the page is
 // derived from this and the core's answer.
 
-import type { Recipe, RecipeKey, RecipeValue } from '../core/types.js';
+import { problem, type Problem, type Recipe, type RecipeKey, type RecipeValue } from '../core/types.js';
 import { DEFAULT_PRESET, findPreset } from './presets.js';
 
 export type ModelChoice =
@@ -60,6 +60,13 @@ export function withRecipe(request: Request, patch: Recipe, defaults: Defaults):
   const merged = { ...request.recipe, ...patch };
   const kept = Object.entries(merged).filter(([key, value]) => !sameValue(value, defaults[key]));
   return { ...request, recipe: Object.fromEntries(kept) };
+}
+
+// The first key whose value is of no kind that a key's value can be, in a recipe that came as a file.
+export function wrongKind(recipe: Readonly<Record<string, unknown>>): Problem | undefined {
+  const isText = (value: unknown): boolean => typeof value === 'string';
+  const wrong = Object.entries(recipe).find(([, value]) => !isText(value) && typeof value !== 'boolean' && !Number.isFinite(value) && !(Array.isArray(value) && value.every(isText)));
+  return wrong && problem('wrong_type', { where: wrong[0].slice(0, 80), read: JSON.stringify(wrong[1]).slice(0, 80), expected: 'string|number|boolean|array' });
 }
 
 // Reads one value as a person or a link would write it; undefined when it is not one of the key's values.

@@ -14,7 +14,7 @@ import { fetchConfig, hubId } from './hub.js';
 import { knownModel } from './model_search.js';
 import { findPreset } from './presets.js';
 import { importable, looksLikeError, looksLikeSnapshot, recognise } from './recognise.js';
-import { configText, FIRST_REQUEST, isPlain, withRecipe, type Defaults, type Lang, type ModelChoice, type Request } from './request.js';
+import { configText, FIRST_REQUEST, isPlain, withRecipe, wrongKind, type Defaults, type Lang, type ModelChoice, type Request } from './request.js';
 import { begin, type Scenario } from './scenarios.js';
 
 export type Said =
@@ -196,10 +196,8 @@ export class Session {
 
   // A recipe file says everything: what it does not name is at its default.
   private takeRecipe(recipe: Recipe, name: string): void {
-    const outcome = this.core.predict(configText(this.request.model), recipe, 1);
-    if (!outcome.ok && outcome.problem.code !== 'unsupported_recipe') {
-      return this.say({ kind: 'problem', name, problem: outcome.problem });
-    }
+    const refused = this.unreadable(configText(this.request.model), recipe);
+    if (refused) return this.say({ kind: 'problem', name, problem: refused });
     this.lastChange = `recipe ${name}`;
     this.said = { kind: 'recipe', name, keys: Object.keys(recipe) };
     this.set(withRecipe({ ...this.request, recipe: {} }, recipe, this.defaults));
@@ -218,12 +216,22 @@ export class Session {
   private async takeModel(config: string, name: string, recipe?: Recipe): Promise<void> {
     const outcome = this.core.predict(config, {}, 1);
     if (!outcome.ok) return this.say({ kind: 'problem', name, problem: outcome.problem });
+    const refused = recipe && this.unreadable(config, recipe);
+    if (refused) return this.say({ kind: 'problem', name, problem: refused });
     const text = JSON.stringify(JSON.parse(config.replace(/^\uFEFF/, '')));
     const model: ModelChoice = { kind: 'custom', text, packed: await pack(text) };
     const { family, params } = outcome.value.model;
     this.lastChange = `file ${name}`;
     this.said = recipe ? { kind: 'report', name } : { kind: 'config', name, family, params };
     this.set(recipe ? withRecipe({ ...this.request, model, recipe: {} }, recipe, this.defaults) : { ...this.request, model });
+  }
+
+  // What is wrong with a recipe that came as a file; a good one that is not computed yet is shown, and the form says so.
+  private unreadable(config: string, recipe: Recipe): Problem | undefined {
+    const wrong = wrongKind(recipe);
+    if (wrong) return wrong;
+    const outcome = this.core.predict(config, recipe, 1);
+    return outcome.ok || outcome.problem.code === 'unsupported_recipe' ? undefined : outcome.problem;
   }
 
   private tooLarge(size: number, name: string): void {
@@ -243,10 +251,16 @@ export class Session {
 
   private set(request: Request): void {
     if (this.answer.ok) this.lastGood = this.request;
+    const asked = questionOf(this.request);
     this.request = request;
-    this.answer = this.core.predict(configText(request.model), request.recipe);
+    if (questionOf(request) !== asked) this.answer = this.core.predict(configText(request.model), request.recipe);
     this.changed();
   }
+}
+
+// The core answers the same question with the same bytes.
+function questionOf({ model, recipe }: Request): string {
+  return JSON.stringify([configText(model), recipe]);
 }
 
 // The card is the reader's, whatever file comes.
