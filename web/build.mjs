@@ -95,7 +95,7 @@ async function writePage(source, name, shared) {
 // their hashes.
 async function writeSingle(entry, source, name, connect) {
   const file = (module, kind) => join(wasmDir, `${module}.${kind}`);
-  const inside = Object.fromEntries(['ledger', 'lesson'].flatMap((module) => [[`${module}-glue`, file(module, 'js')], [`${module}-wasm`, file(module, 'wasm')]]));
+  const inside = Object.fromEntries(MODULES.flatMap((module) => [[`${module}-glue`, file(module, 'js')], [`${module}-wasm`, file(module, 'wasm')]]));
   const { outputFiles: [script] } = await build({
     ...COMMON, entryPoints: [join(here, entry)], write: false, format: 'iife', plugins: [minifyStyles(), checkpoints, singleModule],
     alias: { ...UNUSED, ...inside }, loader: { '.wasm': 'binary' }, define: { __SINGLE__: 'true', 'import.meta.url': 'location.href' },
@@ -103,7 +103,7 @@ async function writeSingle(entry, source, name, connect) {
   const code = withoutIndents(script.text).replaceAll('</script', '<\\/script');
   const style = await readFile(join(out, 'page.css'), 'utf8');
   const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
-  const policy = `default-src 'none'; script-src ${hash(code)} 'wasm-unsafe-eval'; style-src ${hash(style)}; img-src data:; connect-src ${connect}; base-uri 'none'; form-action 'none'`;
+  const policy = `default-src 'none'; script-src ${hash(code)} 'wasm-unsafe-eval'; style-src ${hash(style)}; img-src data:; connect-src ${connect}; worker-src blob:; base-uri 'none'; form-action 'none'`;
   const html = (await readFile(join(here, 'src', source), 'utf8'))
     .replace(/content="default-src[^"]*"/, () => `content="${policy}"`)
     .replace(/ *<link rel="(modulepreload|preload)"[^>]*>\n/g, '').replace(/ *<!-- shared parts -->\n/, '')
@@ -116,9 +116,16 @@ async function writeSingle(entry, source, name, connect) {
 // A file that loads a module from beside the page stands in for the one that has it inside.
 const singleModule = {
   name: 'single-module',
-  setup({ onResolve }) {
+  setup({ onLoad, onResolve }) {
     onResolve({ filter: /\/module\.js$/ }, () => ({ path: join(here, 'src/core/module_single.ts') }));
-    onResolve({ filter: /\/lesson_module\.js$/ }, () => ({ path: join(here, 'src/course/lesson_module_single.ts') }));
+    for (const part of ['core/oom_module', 'core/views', 'course/lesson_module', 'snapshot/start_worker']) {
+      onResolve({ filter: new RegExp(`/${part.split('/')[1]}\\.js$`) }, () => ({ path: join(here, `src/${part}_single.ts`) }));
+    }
+    onResolve({ filter: /^snapshot-worker-code$/ }, ({ path }) => ({ path, namespace: 'worker' }));
+    onLoad({ filter: /.*/, namespace: 'worker' }, async () => {
+      const { outputFiles: [worker] } = await build({ ...COMMON, entryPoints: [join(here, 'src/snapshot_worker.ts')], write: false, format: 'iife' });
+      return { contents: worker.text, loader: 'text' };
+    });
   },
 };
 

@@ -33,8 +33,8 @@ export async function openSite({ base = '/', headers = {} } = {}) {
   return { url: `http://127.0.0.1:${port}${base}`, close };
 }
 
-export function launch() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: FLAGS });
+export function launch(more = []) {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: [...FLAGS, ...more] });
 }
 
 // A fresh profile whose page notes policy violations, errors and failed loads.
@@ -84,6 +84,7 @@ export async function withPage(open, hash, run, { timeout, ...options } = {}) {
 
 export async function ready(page) {
   await page.locator('ml-verdict h2').waitFor();
+  await page.locator('main[aria-busy=false]').waitFor();
 }
 
 export function verdict(page) {

@@ -6,9 +6,10 @@ import { CoreFailure, loadCore, loadFirst } from '../core/loader.js';
 import { problem, type Problem, type Report } from '../core/types.js';
 import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { refusedValues, type Refused } from '../state/availability.js';
-import { configText, isPlain, type Lang } from '../state/request.js';
+import { configText, FIRST_REQUEST, isPlain, type Lang } from '../state/request.js';
 import { modelName } from './model_name.js';
 import { SINGLE, SITE } from '../core/site.js';
+import { loadView } from '../core/views.js';
 import { hashLang, isFirstQuestion } from '../state/hash.js';
 import { courseTable, pinned, unpinned } from '../state/pins.js';
 import { Trail } from '../state/trail.js';
@@ -25,12 +26,19 @@ import './figures.js';
 import './model_box.js';
 import './page_header.js';
 import './problem_note.js';
+import './question_view.js';
 import './recipe_form.js';
 import './scenarios.js';
 import { headlineText } from './verdict_view.js';
 
 const QUIET_MS = 200;
 const AT_REST_MS = 2500;
+
+// Until what changed is drawn: long work is cut where the browser may do that. A tab out of sight draws nothing, and is not waited for.
+const drawn = (): Promise<void> => new Promise((next) => {
+  requestAnimationFrame(() => setTimeout(next));
+  setTimeout(next, 100);
+});
 
 @customElement('memory-ledger')
 export class MemoryLedger extends LitElement {
@@ -39,22 +47,27 @@ export class MemoryLedger extends LitElement {
   @state() private failure: Problem | undefined;
   @state() private belowFailure: Problem | undefined;
   @state() private refused: Refused = new Map();
-  private session: Session | undefined;
+  @state() private session: Session | undefined;
+  @state() private answering = false; // the form is drawn before the answer
+  @state() private opened = false; // what the link asks for is shown, and changes are taken
   private timer = 0;
   private resting = 0;
+  private started: Promise<void> | undefined;
+  private spoke: Promise<void> | undefined;
+  @state() private unrolled = 0; // sections below the first screen that are drawn so far
   private below: typeof import('./below.js') | undefined; // what lies below the first screen, once it is here
   private readonly trail = new Trail(window);
   @state() private i18n: I18n | undefined; // undefined until its texts are here
   private spoken: Lang | undefined; // the language last asked for
   private readonly announcer = new Announcer();
   private readonly drop = new DropController(this, {
-    file: (file) => void this.session?.core.complete().then(() => this.session?.readFile(file)),
-    text: (text) => void this.session?.core.complete().then(() => this.session?.readText(text, '', false)),
+    file: (file) => void this.started?.then(() => this.session?.readFile(file)),
+    text: (text) => void this.started?.then(() => this.session?.readText(text, '', false)),
   });
   private readonly sight = new SightController(this, () => this.renderRoot.querySelector('main'));
   private readonly onHash = (): void => {
     const { session } = this;
-    if (session && location.hash !== session.hash) void session.core.complete().then(() => session.open(location.hash));
+    if (session && location.hash !== session.hash) void this.started?.then(() => session.open(location.hash));
   };
 
   constructor() {
@@ -66,8 +79,8 @@ export class MemoryLedger extends LitElement {
   override connectedCallback(): void {
     super.connectedCallback();
     window.addEventListener('hashchange', this.onHash);
-    void this.speak(hashLang(location.hash) ?? browserLang());
-    void this.start();
+    this.spoke = this.speak(hashLang(location.hash) ?? browserLang());
+    this.started = this.start();
   }
 
   override disconnectedCallback(): void {
@@ -77,16 +90,28 @@ export class MemoryLedger extends LitElement {
 
   private async start(): Promise<void> {
     try {
-      const core = await (isFirstQuestion(location.hash) ? loadFirst() : loadCore());
+      const first = isFirstQuestion(location.hash);
+      const core = await (first ? loadFirst() : loadCore());
+      await this.spoke;
+      await drawn();
       const session = new Session(core, () => this.sessionChanged());
-      this.session = session;
-      this.requestUpdate();
+      if (first) await this.show(session);
       await core.complete();
       await session.open(location.hash);
+      [this.session, this.answering, this.opened] = [session, true, true];
+      if (!first) this.sessionChanged();
       this.resting = setTimeout(() => void this.loadBelow(), AT_REST_MS);
     } catch (error) {
       this.failure = error instanceof CoreFailure ? error.problem : problem('core_crashed', { read: String(error) });
     }
+  }
+
+  // The first question's answer, the form before it; what other links ask is not known before the core is whole.
+  private async show(session: Session): Promise<void> {
+    this.session = session;
+    await drawn();
+    this.answering = true;
+    await drawn();
   }
 
   // Without a network it may not be there: the first screen stands without it.
@@ -98,6 +123,7 @@ export class MemoryLedger extends LitElement {
       this.below = below;
       below.keepOffline();
       if (this.i18n) this.i18n = this.i18n.with(await below.loadBelowTexts(this.i18n.lang));
+      for (; this.unrolled < below.SECTIONS; ++this.unrolled) await drawn(); // all at once would hold up a phone
     } catch (error) {
       this.belowFailure = problem('part_missing', { read: String(error) });
     }
@@ -154,8 +180,7 @@ export class MemoryLedger extends LitElement {
   private onChange(event: CustomEvent<Change>): void {
     const { session } = this;
     const change = event.detail;
-    if (!session) return;
-    if (!session.core.whole) return void session.core.complete().then(() => this.onChange(event));
+    if (!session || !this.opened) return void this.started?.then(() => { if (this.opened) this.onChange(event); }); // the screen stands before the core is whole
     switch (change.kind) {
       case 'preset': return session.setPreset(change.id);
       case 'scenario': return session.setScenario(change.scenario);
@@ -174,16 +199,8 @@ export class MemoryLedger extends LitElement {
       case 'error': return session.setError(change.error);
       case 'snapshot': return session.setSnapshot(change.snapshot);
       case 'forget': return session.forget(change.name);
-      case 'edit': return this.goTo(change.key);
       case 'skip': return this.renderRoot.querySelector('main')?.focus();
     }
-  }
-
-  private goTo(key: string): void {
-    const fields = ['ml-model-box', 'ml-recipe-form'].map((name) => this.renderRoot.querySelector(name)?.shadowRoot?.getElementById(key));
-    const field = fields.find((found) => found);
-    field?.scrollIntoView({ block: 'center' });
-    field?.focus();
   }
 
   protected override render(): TemplateResult {
@@ -192,7 +209,7 @@ export class MemoryLedger extends LitElement {
     return html`<div class="page" @change-request=${this.onChange}>
       <ml-header .i18n=${i18n} .hash=${this.session?.hash ?? ''}></ml-header>
       ${this.failure ? html`<main class="failure" id="answer" tabindex="-1"><div role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></div></main>`
-        : this.session ? this.body(this.session, i18n)
+        : this.session || isFirstQuestion(location.hash) ? this.body(this.session, i18n)
         : html`<main class="loading" id="answer" tabindex="-1" aria-busy="true"><p>${i18n.t('page.loading')}</p></main>`}
       <footer><p><a href=${`${SINGLE ? 'memory-ledger-course.html' : 'course/'}#lang=${i18n.lang}`}>${i18n.t('page.course')}</a></p><p>${i18n.t('page.private')}</p><p>${i18n.t('units.hint')}</p>
         <p>${this.session ? i18n.t('page.version', { version: this.session.core.catalogue.version }) : nothing}</p></footer>
@@ -210,44 +227,49 @@ export class MemoryLedger extends LitElement {
       <span>${headline}</span><span aria-hidden="true">↓</span></button>`;
   }
 
-  private body(session: Session, i18n: I18n): TemplateResult {
-    const { answer } = session;
-    return html`<ml-scenarios .i18n=${i18n} .request=${session.request}></ml-scenarios>
+  // Without a session: what stands already while the core is on its way. The same elements stay when it is here.
+  private body(session: Session | undefined, i18n: I18n): TemplateResult {
+    const { model } = session?.request ?? FIRST_REQUEST;
+    const facts = session?.answer.ok ? session.answer.value.model : undefined;
+    return html`<ml-scenarios .i18n=${i18n} .request=${session?.request ?? FIRST_REQUEST}></ml-scenarios>
     <div class="columns">
       <aside aria-label=${i18n.t('form.heading')}>
-        <ml-model-box .i18n=${i18n} .model=${session.request.model} .facts=${answer.ok ? answer.value.model : undefined} .message=${this.message(session.said, i18n)}></ml-model-box>
-        <ml-recipe-form .i18n=${i18n} .catalogue=${session.core.catalogue} .recipe=${session.request.recipe} .defaults=${session.defaults}
-          .plain=${isPlain(session.request.model)} .problem=${answer.ok ? undefined : answer.problem} .refused=${this.refused} .canUndo=${session.canUndo}></ml-recipe-form>
+        <ml-model-box .i18n=${i18n} .model=${model} .facts=${facts} .message=${this.message(session?.said, i18n)}></ml-model-box>
+        ${session ? this.form(session, i18n) : html`<div class="later"></div>`}
       </aside>
-      <main id="answer" tabindex="-1">
-        ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}
-        ${session.error ? this.errorView(session, i18n) : nothing}
-        ${session.snapshot ? this.snapshotView(session, session.snapshot, i18n) : nothing}
-        ${answer.ok ? this.answerView(answer.value, session, i18n) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
-        ${this.below && i18n.has('timeline.heading') ? this.belowView(session, i18n)
-          : html`<div id="below" class="later">${this.belowFailure ? html`<ml-problem .i18n=${i18n} .problem=${this.belowFailure}></ml-problem>` : nothing}</div>`}
-      </main>
+      <main id="answer" tabindex="-1" aria-busy=${this.opened ? 'false' : 'true'}>${session && this.answering ? this.answerAndBelow(session, i18n)
+        : html`<p class="later soft">${i18n.t('page.loading')}</p>`}</main>
     </div>`;
+  }
+
+  private form({ core, request, defaults, answer, canUndo }: Session, i18n: I18n): TemplateResult {
+    return html`<ml-recipe-form .i18n=${i18n} .catalogue=${core.catalogue} .recipe=${request.recipe} .defaults=${defaults}
+      .plain=${isPlain(request.model)} .problem=${answer.ok ? undefined : answer.problem} .refused=${this.refused} .canUndo=${canUndo}></ml-recipe-form>`;
+  }
+
+  private answerAndBelow(session: Session, i18n: I18n): TemplateResult {
+    const { answer, request, core } = session;
+    return html`<ml-question .i18n=${i18n} .catalogue=${core.catalogue} .recipe=${{ ...session.defaults, ...request.recipe }} .model=${request.model} .plain=${isPlain(request.model)}
+        .refused=${this.refused} .problem=${answer.ok ? undefined : answer.problem}></ml-question>
+      ${session.linkProblems.map((issue) => html`<ml-problem .i18n=${i18n} .problem=${issue}></ml-problem>`)}
+      ${session.error ? this.errorView(session, i18n) : nothing}
+      ${session.snapshot ? this.snapshotView(session, session.snapshot, i18n) : nothing}
+      ${answer.ok ? this.answerView(answer.value, session, i18n) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
+      ${this.below && i18n.has('timeline.heading') ? this.below.sections(session, i18n).map((section, at) => (section && at < this.unrolled ? section() : nothing))
+        : html`<div id="below" class="later">${this.belowFailure ? html`<ml-problem .i18n=${i18n} .problem=${this.belowFailure}></ml-problem>` : nothing}</div>`}`;
   }
 
   // Its element comes with the first error; until then this is an empty section.
   private errorView(session: Session, i18n: I18n): TemplateResult {
-    if (SINGLE) return this.absentView('oom_view.js', i18n);
-    void import(new URL('oom_view.js', SITE).href);
+    void loadView('oom_view');
     return html`<section class="error"><ml-oom .i18n=${i18n} .error=${session.error} .core=${session.core} .config=${configText(session.request.model)}
       .report=${session.answer.ok ? session.answer.value : undefined}></ml-oom></section>`;
   }
 
   private snapshotView(session: Session, snapshot: SnapshotFile, i18n: I18n): TemplateResult {
-    if (SINGLE) return this.absentView('snapshot_view.js', i18n);
     void this.loadBelow(); // has the timeline
-    void import(new URL('snapshot_view.js', SITE).href);
+    void loadView('snapshot_view');
     return html`<section class="error"><ml-snapshot .i18n=${i18n} .snapshot=${snapshot} .report=${session.answer.ok ? session.answer.value : undefined}></ml-snapshot></section>`;
-  }
-
-  // What the one file does not have inside.
-  private absentView(read: string, i18n: I18n): TemplateResult {
-    return html`<section class="error"><ml-problem .i18n=${i18n} .problem=${problem('part_missing', { read })}></ml-problem></section>`;
   }
 
   private answerView(report: Report, session: Session, i18n: I18n): TemplateResult {
@@ -256,22 +278,6 @@ export class MemoryLedger extends LitElement {
         <ml-verdict .i18n=${i18n} .report=${report} .modelName=${modelName(session.request.model, i18n)}></ml-verdict>
         <ml-figures .i18n=${i18n} .peaks=${report.peaks}></ml-figures></section>
       <section><ml-capacity-bar .i18n=${i18n} .report=${report} .gpuName=${gpu}></ml-capacity-bar></section>`;
-  }
-
-  private belowView(session: Session, i18n: I18n): TemplateResult {
-    const { answer, request, core } = session;
-    const report = answer.ok ? answer.value : undefined;
-    return html`${report ? html`<section><ml-advice .i18n=${i18n} .core=${core} .config=${configText(request.model)} .recipe=${request.recipe}
-          .plain=${isPlain(request.model)} .report=${report}></ml-advice></section>
-        ${isPlain(request.model) ? nothing : html`<section><ml-plans .i18n=${i18n} .core=${core} .config=${configText(request.model)} .report=${report}></ml-plans></section>`}
-        ${report.pipeline ? html`<section><ml-stages .i18n=${i18n} .report=${report}></ml-stages></section>` : nothing}
-        <section><ml-timeline .i18n=${i18n} .report=${report}></ml-timeline></section>` : nothing}
-      <section><ml-compare .i18n=${i18n} .core=${core} .request=${request} .defaults=${session.defaults} .answer=${answer}></ml-compare></section>
-      ${report ? html`<section><ml-ledger .i18n=${i18n} .report=${report}></ml-ledger></section>` : nothing}
-      <section id="measured"><h2>${i18n.t('measured.heading')}</h2>
-        <ml-share .i18n=${i18n} .request=${request} .report=${report} .hash=${session.hash}></ml-share>
-        <ml-measured .i18n=${i18n} .measured=${session.measured}></ml-measured></section>
-      ${report ? html`<section><ml-limits .i18n=${i18n} .report=${report}></ml-limits></section>` : nothing}`;
   }
 
   private message(said: Said | undefined, i18n: I18n): BoxMessage | undefined {

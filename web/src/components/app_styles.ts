@@ -19,7 +19,7 @@ export const appStyles = [base, css`
   ml-figures { margin-top: 1.75rem; }
   main > ml-problem { margin-bottom: 1rem; }
   .failure { max-width: 44rem; margin: 3rem auto; }
-  .later { min-height: 100vh; padding-top: 2rem; }
+  .later { min-height: 100vh; padding-top: 2rem; margin: 0; }
   .loading { min-height: 60vh; padding-top: 3rem; color: var(--ink-soft); }
   footer { border-top: 1px solid var(--rule); padding-top: 1rem; display: flex; flex-wrap: wrap; gap: 0 2rem; justify-content: space-between; color: var(--ink-soft); font-size: 0.85rem; }
   footer p { margin: 0.15rem 0; }

@@ -35,5 +35,4 @@ export type Change =
   | { readonly kind: 'error'; readonly error: undefined }
   | { readonly kind: 'snapshot'; readonly snapshot: undefined }
   | { readonly kind: 'forget'; readonly name: string }
-  | { readonly kind: 'edit'; readonly key: string } // go to the key's field
   | { readonly kind: 'skip' };

@@ -15,7 +15,7 @@ export type BoxMessage = { readonly text: string } | { readonly problem: Problem
 @customElement('ml-model-box')
 export class ModelBox extends LedgerElement {
   static override styles = [base, controls, css`
-    .facts { margin: 0.4rem 0 1rem; }
+    .facts { margin: 0.4rem 0 1rem; min-height: 1lh; }
     .box { border: 1px dashed var(--rule-strong); border-radius: 8px; padding: 0.7rem; background: var(--raised); }
     .box label { display: block; color: var(--ink); font-weight: 500; font-size: 0.9rem; }
     .hint { margin: 0.1rem 0 0.5rem; }

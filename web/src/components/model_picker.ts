@@ -27,6 +27,10 @@ export class ModelPicker extends LedgerElement {
     li.active { background: var(--ink); color: var(--paper); forced-color-adjust: none; }
     li.active .soft { color: inherit; }
     .none { padding: 0.5rem 0.75rem; }
+    :host([inline]) { display: inline-block; }
+    :host([inline]) input { font: inherit; line-height: 1.4; width: auto; field-sizing: content; border: 0; border-bottom: 1px dashed var(--rule-strong); border-radius: 0; background: none; padding: 0; min-height: 1.5rem; }
+    :host([inline]) .arrow { display: none; }
+    :host([inline]) .list { inset-inline-end: auto; width: max-content; max-width: min(24rem, 88vw); font-family: var(--sans); line-height: 1.3; color: var(--ink); }
     @media (pointer: coarse) { li { padding-block: 0.7rem; } }
     @media print { .list, .arrow { display: none; } }
   `];
@@ -44,7 +48,7 @@ export class ModelPicker extends LedgerElement {
     const options = this.open ? this.options() : [];
     return html`<input id="model-name" type="text" role="combobox" autocomplete="off" spellcheck="false" aria-label=${i18n.t('model.label')} aria-autocomplete="list"
         aria-expanded=${this.open} aria-controls="models" aria-activedescendant=${this.open && this.active >= 0 ? `m${this.active}` : nothing}
-        .value=${this.typed ?? modelName(this.model, i18n)}
+        size=${modelName(this.model, i18n).length} .value=${this.typed ?? modelName(this.model, i18n)}
         @focus=${this.onFocus} @blur=${this.close} @click=${this.show} @input=${this.onInput} @keydown=${this.onKey} />
       <span class="arrow" aria-hidden="true">▾</span>
       <ul id="models" class="list" role="listbox" aria-label=${i18n.t('model.label')} ?hidden=${options.length === 0} @pointerdown=${(event: Event) => event.preventDefault()}>

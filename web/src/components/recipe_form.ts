@@ -5,16 +5,15 @@
 import { css, html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
 import type { Catalogue, Problem, Recipe, RecipeKey, RecipeValue } from '../core/types.js';
-import { isImpossible } from '../i18n/problem_text.js';
 import type { Refused } from '../state/availability.js';
 import { isUsed, keysOf, type Group } from '../state/form_keys.js';
 import { expectedOf, readValue, sameValue, writeValue, type Defaults } from '../state/request.js';
 import { base, controls } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
+import { isNamed, marked, options, stepped } from './choices.js';
 import './problem_note.js';
 
 const WIDE = ['gpu', 'optimizer', 'targets', 'memory_limit_bytes'];
-const STEP: Readonly<Record<string, number>> = { seq: 512, memory_limit_bytes: 1024 ** 3 };
 
 @customElement('ml-recipe-form')
 export class RecipeForm extends LedgerElement {
@@ -121,17 +120,16 @@ export class RecipeForm extends LedgerElement {
   }
 
   private named(key: RecipeKey): boolean {
-    const wheres = this.problem?.where.split(/[\s,|+]+/) ?? [];
-    return wheres.includes(key.name);
+    return isNamed(key, this.problem);
   }
 
   private field(key: RecipeKey): TemplateResult {
     const wide = WIDE.includes(key.name);
-    if (key.kind === 'flag') return html`<div class="field flag wide">${this.checkbox(key)}<label for=${key.name}>${this.marked(key, 'true', this.i18n.key(key.name))}</label></div>`;
+    if (key.kind === 'flag') return html`<div class="field flag wide">${this.checkbox(key)}<label for=${key.name}>${marked(this.refused, key.name, 'true', this.i18n.key(key.name), this.i18n)}</label></div>`;
     const bad = this.invalid.has(key.name);
     return html`<div class="field ${wide ? 'wide' : ''}">
       <label for=${key.name}>${this.i18n.key(key.name)}</label>
-      ${key.name === 'gpu' ? this.gpus(key) : key.kind === 'choice' ? this.choice(key) : this.input(key, bad)}
+      ${key.name === 'gpu' || key.kind === 'choice' ? this.choice(key) : this.input(key, bad)}
       ${bad ? html`<p class="error" id="${key.name}-error">${this.errorText(key)}</p>` : nothing}
     </div>`;
   }
@@ -142,23 +140,8 @@ export class RecipeForm extends LedgerElement {
   }
 
   private choice(key: RecipeKey): TemplateResult {
-    const value = this.value(key);
     return html`<select id=${key.name} aria-invalid=${this.named(key) ? 'true' : 'false'} @change=${(event: Event) => this.changed(key, event)}>
-      ${(key.choices ?? []).map((choice) => html`<option value=${choice} .selected=${choice === value}>${choice === value ? choice : this.marked(key, choice, choice)}</option>`)}
-    </select>`;
-  }
-
-  // A value that the core refuses next to the present recipe says so before it is chosen.
-  private marked(key: RecipeKey, value: string, text: string): string {
-    const problem = this.refused.get(`${key.name}=${value}`);
-    if (!problem) return text;
-    return this.i18n.t(isImpossible(problem) ? 'form.impossible' : 'form.unavailable', { choice: text });
-  }
-
-  private gpus(key: RecipeKey): TemplateResult {
-    const value = this.value(key);
-    return html`<select id=${key.name} aria-invalid=${this.named(key) ? 'true' : 'false'} @change=${(event: Event) => this.changed(key, event)}>
-      ${this.catalogue.gpus.map((gpu) => html`<option value=${gpu.id} .selected=${gpu.id === value}>${gpu.name.replace(/^NVIDIA (GeForce )?/, '')} · ${this.i18n.format.binary(gpu.usable_bytes)}</option>`)}
+      ${options(key, this.value(key), this.catalogue, this.refused, this.i18n)}
     </select>`;
   }
 
@@ -185,14 +168,11 @@ export class RecipeForm extends LedgerElement {
     if (value !== undefined && !sameValue(value, this.value(key))) this.ask({ kind: 'recipe', patch: { [key.name]: value } });
   }
 
-  // Arrow keys step by amounts that mean something: sequences by 512.
   private stepped(key: RecipeKey, event: KeyboardEvent): void {
-    const size = STEP[key.name];
-    if (size === undefined || !['ArrowUp', 'ArrowDown'].includes(event.key) || event.isComposing) return;
+    const next = stepped(key, Number(this.value(key)), event);
+    if (next === undefined) return;
     event.preventDefault();
-    const now = Number(this.value(key));
-    const next = event.key === 'ArrowUp' ? (Math.floor(now / size) + 1) * size : (Math.ceil(now / size) - 1) * size;
-    const value = readValue(key, String(Math.max(next, key.low ?? 0)));
+    const value = readValue(key, next);
     if (value !== undefined) this.ask({ kind: 'recipe', patch: { [key.name]: value } });
   }
 }

@@ -3,13 +3,13 @@
 
 import { css, html, LitElement, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
-import { SITE } from '../core/site.js';
 import type { AtPeak, Drawn, Report } from '../core/types.js';
 import type { I18n, Key } from '../i18n/i18n.js';
 import { fill } from '../i18n/oom_texts.js';
 import { snapshotTexts, type SnapshotKey, type SnapshotTexts } from '../i18n/snapshot_texts.js';
 import { KINDS, type DeviceDigest, type Group, type Kind } from '../snapshot/digest.js';
 import type { SnapshotRead } from '../snapshot/read.js';
+import { startWorker } from '../snapshot/start_worker.js';
 import type { SnapshotNews } from '../snapshot_worker.js';
 import type { SnapshotFile } from '../state/session.js';
 import { base, controls, tables } from '../styles/shared.js';
@@ -56,7 +56,7 @@ export class SnapshotView extends LitElement {
   private start(): void {
     this.worker?.terminate();
     [this.progress, this.read, this.chosen] = [0, undefined, 0];
-    const worker = new Worker(new URL('snapshot_worker.js', SITE), { type: 'module' });
+    const worker = startWorker();
     this.worker = worker;
     const end = (read: SnapshotRead): void => {
       this.read = read;

@@ -3,6 +3,7 @@
 import { css, html, nothing, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
 import type { Answer, Report, Verdict } from '../core/types.js';
+import { questionText } from '../format/question.js';
 import { sureText } from '../format/sure.js';
 import type { I18n, Key } from '../i18n/i18n.js';
 import { base } from '../styles/shared.js';
@@ -15,9 +16,6 @@ const SIGN: Readonly<Record<Answer, string>> = { fits: '✓', tight: '!', does_n
 export class VerdictView extends LedgerElement {
   static override styles = [base, css`
     .run { margin: 0 0 0.5rem; color: var(--ink-soft); }
-    .run button { font: inherit; color: var(--ink); background: none; border: 0; border-bottom: 1px dashed var(--rule-strong); padding: 0; min-height: 1.5rem; cursor: pointer; text-align: start; }
-    .run button:hover { color: var(--accent); border-color: currentColor; }
-    @media print { .run button { border: 0; } }
     h2 { font: 400 clamp(1.75rem, 1.1rem + 2.6vw, 2.9rem)/1.15 var(--serif); letter-spacing: -0.015em; margin: 0 0 0.9rem; text-wrap: balance; }
     :host(:lang(zh)) h2 { letter-spacing: 0; }
     .sign { display: inline-grid; place-items: center; width: 1.15em; height: 1.15em; border-radius: 50%; font: 600 0.5em/1 var(--sans);
@@ -42,7 +40,7 @@ export class VerdictView extends LedgerElement {
     });
     const sure = sureText(this.report, i18n);
     return html`<div class=${verdict.answer}>
-      <p class="run">${this.question()}</p>
+      ${this.fixed ? html`<p class="run">${runText(this.report, this.modelName, i18n)}</p>` : nothing}
       <h2><span class="sign" aria-hidden="true">${SIGN[verdict.answer]}</span>${this.sentence()}</h2>
       ${this.outOfMemory()}
       <p class="why">${why}${i18n.lang === 'zh' ? '' : ' '}${this.largestLine()}</p>
@@ -56,18 +54,6 @@ export class VerdictView extends LedgerElement {
     const text = this.i18n.t(headlineKey(this.report.verdict), { headroom: '\0', short: '\0', free: '\0' });
     const [before, after] = text.split('\0');
     return html`${before}<span class="number">${bytes}</span>${after}`;
-  }
-
-  // Each value leads to its field.
-  private question(): TemplateResult[] {
-    const values = runValues(this.report, this.modelName, this.i18n);
-    const marked = Object.fromEntries(Object.keys(values).map((key) => [key, `\0${key}\0`]));
-    return this.i18n.t(runKey(this.report), marked).split('\0').map((part, i) => {
-      if (i % 2 === 0) return html`${part}`;
-      if (this.fixed) return html`${values[part]}`;
-      const label = this.i18n.t('verdict.edit', { key: part === 'model' ? this.i18n.t('model.label') : this.i18n.key(part), value: values[part] ?? '' });
-      return html`<button aria-label=${label} @click=${() => this.ask({ kind: 'edit', key: part })}>${values[part]}</button>`;
-    });
   }
 
   // Within a sentence.
@@ -94,18 +80,8 @@ export class VerdictView extends LedgerElement {
 
 // The question as a sentence.
 export function runText(report: Report, modelName: string, i18n: I18n): string {
-  return i18n.t(runKey(report), runValues(report, modelName, i18n));
-}
-
-function runKey({ model, recipe }: Report): Key {
-  if (recipe['task'] === 'generate') return 'verdict.run.generate';
-  return model.family === 'plain' ? 'verdict.run.plain' : 'verdict.run';
-}
-
-function runValues({ recipe, verdict }: Report, modelName: string, i18n: I18n): Readonly<Record<string, string>> {
-  const method = i18n.maybe(`method.${String(recipe['method'])}`, String(recipe['method']));
-  const number = (key: string): string => i18n.format.count(Number(recipe[key] ?? 0));
-  return { model: modelName, method, precision: String(recipe['precision']), gpu: verdict.gpu_name ?? verdict.gpu, batch: number('batch'), seq: number('seq'), new_tokens: number('new_tokens') };
+  const { recipe, model, verdict } = report;
+  return questionText({ recipe, plain: model.family === 'plain', modelName, gpuName: verdict.gpu_name ?? verdict.gpu }, i18n);
 }
 
 export function headlineText(verdict: Verdict, i18n: I18n): string {

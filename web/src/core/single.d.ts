@@ -20,6 +20,19 @@ declare module 'lesson-wasm' {
   const bytes: Uint8Array;
   export default bytes;
 }
+declare module 'oom-glue' {
+  import type { OomFactory } from './oom_module.js';
+  const createOom: OomFactory;
+  export default createOom;
+}
+declare module 'oom-wasm' {
+  const bytes: Uint8Array;
+  export default bytes;
+}
+declare module 'snapshot-worker-code' {
+  const code: string;
+  export default code;
+}
 declare module '*.css' {
   const text: string;
   export default text;

@@ -44,7 +44,8 @@ export class CourseApp extends LitElement {
     h3 .id a { color: var(--ink-soft); }
     .text { max-width: 44rem; margin-bottom: 1.1rem; }
     .sources { font-size: 0.82rem; color: var(--ink-soft); margin: 1rem 0 0; }
-    .failure { margin: 3rem 0; }
+    .failure, .loading { margin: 3rem 0; }
+    .loading { min-height: 100vh; }
     footer { border-top: 1px solid var(--rule); margin-top: 3rem; padding-top: 1rem; color: var(--ink-soft); font-size: 0.85rem; }
     @media print { header .pair, nav { display: none; } article { break-inside: avoid; border: 0; padding-inline: 0; } h2 { break-after: avoid; } }
   `];
@@ -117,7 +118,7 @@ export class CourseApp extends LitElement {
         <h1>${i18n.t('course.title')}</h1><p class="lead">${i18n.t('course.lead')}</p>
         <nav aria-label=${i18n.t('course.contents')}><ol>${PARTS.map(({ id }) => html`<li><a href=${writePlace({ ...this.place, at: id })}>${i18n.t(`part.${id}`)}</a></li>`)}</ol></nav>
         ${this.failure ? html`<div class="failure" role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></div>`
-          : this.lab ? PARTS.map((part) => this.section(part, i18n, this.lab as Lab)) : html`<p class="failure" aria-busy="true">${i18n.t('course.loading')}</p>`}
+          : this.lab ? PARTS.map((part) => this.section(part, i18n, this.lab as Lab)) : html`<p class="loading" aria-busy="true">${i18n.t('course.loading')}</p>`}
       </main>
       <footer><p>${i18n.t('page.private')} ${i18n.t('units.hint')}. ${this.lab ? i18n.t('page.version', { version: this.lab.core.catalogue.version }) : nothing}</p></footer>
     </div>`;

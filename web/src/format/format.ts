@@ -8,19 +8,17 @@ export const GIB = 1024 * MIB;
 
 const LOCALE: Readonly<Record<Lang, string>> = { en: 'en', zh: 'zh-Hans' };
 
-export class Format {
-  private readonly whole: Intl.NumberFormat;
-  private readonly hundredths: Intl.NumberFormat;
-  private readonly share: Intl.NumberFormat;
-  private readonly three: Intl.NumberFormat;
+const STYLES = {
+  whole: { maximumFractionDigits: 0 },
+  hundredths: { minimumFractionDigits: 2, maximumFractionDigits: 2 },
+  three: { notation: 'compact', maximumSignificantDigits: 3 },
+  share: { style: 'percent', minimumFractionDigits: 1, maximumFractionDigits: 1 },
+} as const;
 
-  constructor(lang: Lang, readonly units: Units) {
-    const locale = LOCALE[lang];
-    this.whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
-    this.hundredths = new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-    this.three = new Intl.NumberFormat(locale, { notation: 'compact', maximumSignificantDigits: 3 });
-    this.share = new Intl.NumberFormat(locale, { style: 'percent', minimumFractionDigits: 1, maximumFractionDigits: 1 });
-  }
+export class Format {
+  private readonly made: Partial<Record<keyof typeof STYLES, Intl.NumberFormat>> = {}; // each is made when first asked for: they take a while
+
+  constructor(private readonly lang: Lang, readonly units: Units) {}
 
   // "75.39 GiB", or to the byte when the reader asked for bytes. Never without a unit.
   bytes(value: number): string {
@@ -28,29 +26,29 @@ export class Format {
   }
 
   exact(value: number): string {
-    return `${this.signed(value, this.whole.format(Math.abs(value)))} B`;
+    return `${this.signed(value, this.in('whole', Math.abs(value)))} B`;
   }
 
   // "8.03B", as models are called by their size.
   short(value: number): string {
-    return this.three.format(value);
+    return this.in('three', value);
   }
 
   // The largest unit that leaves a whole one, two decimals always, so that columns line up.
   binary(value: number): string {
     const size = Math.abs(value);
-    if (size >= GIB) return `${this.signed(value, this.hundredths.format(size / GIB))} GiB`;
-    if (size >= MIB) return `${this.signed(value, this.hundredths.format(size / MIB))} MiB`;
-    if (size >= KIB) return `${this.signed(value, this.hundredths.format(size / KIB))} KiB`;
+    if (size >= GIB) return `${this.signed(value, this.in('hundredths', size / GIB))} GiB`;
+    if (size >= MIB) return `${this.signed(value, this.in('hundredths', size / MIB))} MiB`;
+    if (size >= KIB) return `${this.signed(value, this.in('hundredths', size / KIB))} KiB`;
     return this.exact(value);
   }
 
   // The units of data sheets: 1 GB = 10^9 bytes.
   decimal(value: number): string {
     const size = Math.abs(value);
-    if (size >= 1e9) return `${this.signed(value, this.hundredths.format(size / 1e9))} GB`;
-    if (size >= 1e6) return `${this.signed(value, this.hundredths.format(size / 1e6))} MB`;
-    return size >= 1e3 ? `${this.signed(value, this.hundredths.format(size / 1e3))} kB` : this.exact(value);
+    if (size >= 1e9) return `${this.signed(value, this.in('hundredths', size / 1e9))} GB`;
+    if (size >= 1e6) return `${this.signed(value, this.in('hundredths', size / 1e6))} MB`;
+    return size >= 1e3 ? `${this.signed(value, this.in('hundredths', size / 1e3))} kB` : this.exact(value);
   }
 
   // "66.54–66.90 GiB"; each with its unit where they differ.
@@ -66,11 +64,15 @@ export class Format {
   }
 
   count(value: number): string {
-    return this.whole.format(value);
+    return this.in('whole', value);
   }
 
   percent(part: number, whole: number): string {
-    return this.share.format(whole === 0 ? 0 : part / whole);
+    return this.in('share', whole === 0 ? 0 : part / whole);
+  }
+
+  private in(style: keyof typeof STYLES, value: number): string {
+    return (this.made[style] ??= new Intl.NumberFormat(LOCALE[this.lang], STYLES[style])).format(value);
   }
 
   private signed(value: number, digits: string): string {
