@@ -14,6 +14,7 @@ A step is over when a phase's name comes again. What is written: the allocator's
 states hold, the model's configuration without names and paths. Never a host, user, path, environment variable or serial number.
 Formats: docs/file-formats.md. `timeline=True` adds the allocator's own history (PyTorch 2.1 and later; costs speed)."""
 
+import atexit
 import contextlib
 import json
 import math
@@ -104,13 +105,13 @@ class MemoryHook:
     def __init__(self, model, optimizer=None, out=None, recipe=None, device=None, timeline=False, torch=None):
         if torch is None:
             import torch  # here, so that reading this file needs nothing
-        self.model, self.optimizer, self.out, self.given = model, optimizer, out, dict(recipe or {})
+        self.model, self.optimizer, self.out, self.given = model, _inner(optimizer), out, dict(recipe or {})
         accelerated = torch.cuda.is_available()
         self.memory = Cuda(torch, device) if accelerated else Host(torch, self.holds)
         self.timeline = timeline and accelerated
         self.phases, self.steps, self.order = [], [], []
         self.step, self.seen, self.began, self.loss = 0, {}, None, None
-        self.peak, self.error, self.status, self.shape, self.autocast = None, None, "ok", None, False
+        self.peak, self.error, self.status, self.shape, self.autocast = None, None, "ok", None, None  # autocast: to bf16 or fp16
         self.handles = []
 
     # ---- phases
@@ -127,8 +128,7 @@ class MemoryHook:
     def __exit__(self, kind, value, trace):
         if self.began is not None:
             self._end()
-        for handle in self.handles:
-            handle.remove()
+        self.detach()
         if kind is not None:
             self.status = "oom" if "OutOfMemory" in kind.__name__ or "out of memory" in str(value) else "error"
             self.error = {"type": kind.__name__, "phase": self.phases[-1]["name"]}
@@ -136,6 +136,10 @@ class MemoryHook:
         if self.out:
             write(self.out, self.document())
         return False
+
+    def detach(self):
+        while self.handles:
+            self.handles.pop().remove()
 
     @contextlib.contextmanager
     def phase(self, name):
@@ -145,11 +149,12 @@ class MemoryHook:
         finally:
             self.leave()
 
-    def enter(self, name):
-        """The phase that runs ends here; a name that this step had already begins the next step, or its next micro-batch."""
+    def enter(self, name, new_step=None):
+        """The phase that runs ends here; a name that this step had already begins the next step, or its next micro-batch, unless the
+        caller knows whether it does."""
         if self.began is not None:
             self._end()
-        if self.step == 0 or self._is_new_step(name):
+        if self.step == 0 or (self._is_new_step(name) if new_step is None else new_step):
             self._close_step()
             self.step += 1
             self.seen, self.began_step = {}, time.perf_counter()
@@ -160,6 +165,10 @@ class MemoryHook:
     def leave(self):
         if self.began is not None:
             self._end()
+
+    def running(self):
+        """The phase that is under way: forward, backward ..."""
+        return self.began[0].rsplit(".", 1)[-1] if self.began else None
 
     def record_loss(self, loss):
         self.loss = float(loss)
@@ -222,19 +231,23 @@ class MemoryHook:
 
     def _look(self, module, inputs, keywords):
         tensor = keywords.get("input_ids", inputs[0] if inputs else None)
+        if not getattr(module, "training", True):
+            return  # an evaluation's batches have a size of their own
         if hasattr(tensor, "shape") and self.shape is None:
             self.shape = [int(extent) for extent in tensor.shape]
-        self.autocast = self.autocast or bool(self.memory.torch.is_autocast_enabled())
+        torch = self.memory.torch
+        if self.autocast is None and torch.is_autocast_enabled():
+            self.autocast = "fp16" if "float16" == str(torch.get_autocast_gpu_dtype()).replace("torch.", "") else "bf16"
 
     def recipe(self):
         """What can be seen of the run, in the recipe's words; what the caller said counts more."""
         seen = {**_method(self.model), **_optimizer(self.optimizer)}
         dtypes = {str(p.dtype).replace("torch.", "") for p in self.model.parameters() if p.is_floating_point()}
         if dtypes == {"float32"}:
-            seen["precision"] = "amp-bf16" if self.autocast else "fp32"
+            seen["precision"] = f"amp-{self.autocast}" if self.autocast else "fp32"
         elif "bfloat16" in dtypes:
             seen["precision"] = "bf16"
-            seen["autocast"] = self.autocast
+            seen["autocast"] = self.autocast is not None
         if self.shape:
             seen["batch"] = self.shape[0]
             if len(self.shape) > 1 and getattr(self.model, "config", None) is not None:
@@ -304,31 +317,61 @@ def memory_callback(out, recipe=None, **options):
         hook = None
 
         def on_train_begin(self, args, state, control, model=None, optimizer=None, **_):
+            if self.hook:
+                self.hook.detach()  # the last run did not end: Trainer tries again with a smaller batch
             given = {"grad_accum": args.gradient_accumulation_steps, **(recipe or {})}
-            self.hook = MemoryHook(model, optimizer, out, given, **options).__enter__()
-            self.hook.handles.append(model.register_forward_hook(lambda *_: self.hook.enter("backward")))
+            written = out if getattr(state, "is_world_process_zero", True) else None  # of several processes one writes
+            self.hook = MemoryHook(model, optimizer, written, given, **options).__enter__()
+            # accelerate puts autocast around the model's own forward, where a hook on the model does not see it.
+            self.hook.autocast = "fp16" if getattr(args, "fp16", False) else "bf16" if getattr(args, "bf16", False) else None
+            self.hook.handles.append(model.register_forward_hook(lambda *_: self.forwarded()))
+            if not hasattr(TrainerCallback, "on_pre_optimizer_step"):
+                self.watch(self.hook.optimizer)
+            atexit.unregister(self.left_behind)
+            atexit.register(self.left_behind)
+
+        def watch(self, optimizer):
+            """Trainer before 4.45 does not say when the optimizer steps; the optimizer does, from PyTorch 2.0 on."""
+            if hasattr(optimizer, "register_step_pre_hook"):
+                self.hook.handles.append(optimizer.register_step_pre_hook(lambda *_: self.on_pre_optimizer_step()))
+                self.hook.handles.append(optimizer.register_step_post_hook(lambda *_: self.on_optimizer_step()))
+
+        def forwarded(self):
+            if self.hook.running() == "forward":  # else an evaluation's, or a second model's pass in the same loss
+                self.hook.enter("backward", new_step=False)
 
         def on_step_begin(self, *_, **__):
-            self.hook.enter("forward")
+            self.hook.enter("forward", new_step=True)
 
         def on_substep_end(self, *_, **__):
-            self.hook.enter("forward")
+            self.hook.enter("forward", new_step=False)
 
         def on_pre_optimizer_step(self, *_, **__):
-            self.hook.enter("optimizer")
+            self.hook.enter("optimizer", new_step=False)
 
         def on_optimizer_step(self, *_, **__):
-            self.hook.enter("zero_grad")
+            self.hook.enter("zero_grad", new_step=False)
 
         def on_step_end(self, *_, **__):
             self.hook.leave()
 
         def on_log(self, args, state, control, logs=None, **_):
             if self.hook and logs and "loss" in logs:
-                self.hook.steps and self.hook.steps[-1].update(loss=float(logs["loss"]))
+                self.hook.record_loss(logs["loss"])  # of the step that has just ended: the next one closes it
 
         def on_train_end(self, *_, **__):
-            self.hook.__exit__(None, None, None)
+            self.end(None, None)
+
+        def end(self, kind, value):
+            hook, self.hook = self.hook, None
+            atexit.unregister(self.left_behind)
+            hook.__exit__(kind, value, None)
+
+        def left_behind(self):
+            """Trainer says nothing when training fails: what is known by then is written as the interpreter ends."""
+            if self.hook:
+                value = getattr(sys, "last_value", None) or RuntimeError()
+                self.end(type(value), value)
 
     return MemoryCallback()
 
@@ -354,6 +397,13 @@ def _method(model):
     quantised = any(type(parameter).__name__ == "Params4bit" for parameter in model.parameters())
     ranks = [p.shape[0] for name, p in model.named_parameters() if "lora_A" in name]
     return {"method": "qlora" if quantised else "lora", **({"rank": int(ranks[0])} if ranks else {})}
+
+
+def _inner(optimizer):
+    """accelerate's and DeepSpeed's wrappers hold the optimizer that has the states and the name."""
+    while hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
 
 
 def _optimizer(optimizer):

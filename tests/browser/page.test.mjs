@@ -227,7 +227,7 @@ test('a bad link is reported on the page and the rest is used', () => withPage('
 
 test('a changed hash changes the page', () => withPage('', async (page) => {
   await page.evaluate(() => { location.hash = '#v=1&model=llama-2-7b&batch=5'; });
-  await page.locator('ml-verdict').getByText('Llama-2-7B').waitFor();
+  await page.locator('ml-model-box .facts').getByText('6,738,415,616').waitFor();
   assert.equal(await page.locator('#batch').inputValue(), '5');
 }));
 

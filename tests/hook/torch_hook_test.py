@@ -88,12 +88,20 @@ class Model:
         return self.layers
 
     def register_forward_pre_hook(self, hook):
-        self.hooks.append(hook)
-        return types.SimpleNamespace(remove=lambda: self.hooks.remove(hook))
+        return self.hooked(("before", hook))
+
+    def register_forward_hook(self, hook):
+        return self.hooked(("after", hook))
+
+    def hooked(self, entry):
+        self.hooks.append(entry)
+        return types.SimpleNamespace(remove=lambda: self.hooks.remove(entry))
 
     def forward(self, batch):
-        for hook in list(self.hooks):
-            hook(self, (batch,))
+        for wanted, more in (("before", ()), ("after", (None,))):
+            for when, hook in list(self.hooks):
+                if when == wanted:
+                    hook(self, (batch,), *more)
 
 
 class AdamW:
@@ -237,6 +245,106 @@ class Hook(unittest.TestCase):
         self.assertEqual(sum(row["measured_bytes"] for row in comparison["categories"]), measured["at_peak"]["allocated_bytes"])
         for phase in comparison["phases"]:
             self.assertEqual(sum(line["measured_bytes"] for line in phase["lines"]), phase["measured_bytes"])
+
+
+class Trainer:
+    """As much of transformers as the callback meets: a base class, and a handler that calls every event with the same keywords."""
+
+    EVENTS = ("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "on_step_begin", "on_substep_end", "on_step_end", "on_evaluate", "on_log",
+              "on_pre_optimizer_step", "on_optimizer_step")
+
+    def __init__(self, model, optimizer, events=EVENTS, first=True, **arguments):
+        self.model, self.optimizer = model, optimizer
+        self.args = types.SimpleNamespace(**{"gradient_accumulation_steps": 1, "bf16": False, "fp16": False, **arguments})
+        self.state = types.SimpleNamespace(is_world_process_zero=first)
+        base = type("TrainerCallback", (), {event: lambda self, *_, **__: None for event in events})
+        self.module = types.SimpleNamespace(TrainerCallback=base)
+
+    def callback(self, *arguments, **options):
+        before = sys.modules.get("transformers")
+        sys.modules["transformers"] = self.module
+        try:
+            return torch_hook.memory_callback(*arguments, **options)
+        finally:
+            sys.modules.pop("transformers") if before is None else sys.modules.update(transformers=before)
+
+    def run(self, callback, calls):
+        for call in calls:
+            event, more = (call, {}) if isinstance(call, str) else (next(iter(call)), {"logs": next(iter(call.values()))})
+            if event.startswith("on_"):
+                getattr(callback, event)(self.args, self.state, None, model=self.model, optimizer=self.optimizer, processing_class=None, **more)
+            elif event.endswith("forward"):
+                self.model.training = event == "forward"
+                self.model.forward(types.SimpleNamespace(shape=(4 if self.model.training else 64, 2048)))
+
+
+class Wrapped:
+    """An optimizer as accelerate hands it on."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+
+class Callback(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.out = pathlib.Path(holder.name) / "measured.json"
+        self.addCleanup(holder.cleanup)
+
+    def train(self, calls, grad_accum=1, **arguments):
+        model = Model()
+        trainer = Trainer(model, Wrapped(AdamW(model)), gradient_accumulation_steps=grad_accum, **arguments)
+        callback = trainer.callback(str(self.out), torch=fake_torch([1] * 99))
+        trainer.run(callback, calls)
+        return callback, model
+
+    def test_the_trainers_calls_become_phases(self):
+        for case in json.loads((ROOT / "tests/fixtures/hook/trainer_calls.json").read_text())["cases"]:
+            with self.subTest(case["name"]):
+                _, model = self.train(case["calls"], case["grad_accum"])
+                document = json.loads(self.out.read_text())
+                self.assertEqual([phase["name"] for phase in document["phases"]], ["load", *case["phases"]])
+                self.assertEqual([step["loss"] for step in document["steps"]], case["losses"])
+                self.assertEqual(document["recipe"]["batch"], 4, "of training, not of an evaluation")
+                self.assertEqual(document["recipe"]["optimizer"], "adamw_fused", "through accelerate's wrapper")
+                self.assertEqual(model.hooks, [])
+
+    def test_precision_is_what_the_trainer_was_told(self):
+        for given, precision in (({}, "fp32"), ({"bf16": True}, "amp-bf16"), ({"fp16": True}, "amp-fp16")):
+            self.train(["on_train_begin", "on_step_begin", "forward", "on_step_end", "on_train_end"], **given)
+            self.assertEqual(json.loads(self.out.read_text())["recipe"]["precision"], precision)
+
+    def test_of_several_processes_one_writes(self):
+        self.train(["on_train_begin", "on_step_begin", "forward", "on_step_end", "on_train_end"], first=False)
+        self.assertFalse(self.out.exists())
+
+    def test_a_run_that_fails_is_written_when_the_interpreter_ends(self):
+        callback, _ = self.train(["on_train_begin", "on_step_begin", "forward"])
+        sys.last_value = type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory")
+        self.addCleanup(lambda: delattr(sys, "last_value"))
+        callback.left_behind()
+        document = json.loads(self.out.read_text())
+        self.assertEqual((document["status"], document["error"]), ("oom", {"type": "OutOfMemoryError", "phase": "step1.backward"}))
+        callback.left_behind()  # once
+
+    def test_a_run_begun_again_leaves_no_hooks_of_the_first(self):
+        _, model = self.train(["on_train_begin", "on_step_begin", "forward", "on_train_begin", "on_step_begin", "forward", "on_step_end", "on_train_end"])
+        self.assertEqual(model.hooks, [])
+        self.assertEqual(json.loads(self.out.read_text())["options"]["steps"], 1)
+
+    def test_an_older_trainer_leaves_it_to_the_optimizer_to_say_when_it_steps(self):
+        model = Model()
+        optimizer, told = AdamW(model), []
+        for kind in ("pre", "post"):
+            setattr(optimizer, f"register_step_{kind}_hook", lambda hook: (told.append(hook), types.SimpleNamespace(remove=lambda: None))[1])
+        trainer = Trainer(model, optimizer, events=[event for event in Trainer.EVENTS if "optimizer" not in event])
+        callback = trainer.callback(str(self.out), torch=fake_torch([1] * 99))
+        trainer.run(callback, ["on_train_begin", "on_step_begin", "forward"])
+        for hook in told:
+            hook(optimizer, (), {})
+        trainer.run(callback, ["on_step_end", "on_train_end"])
+        names = [phase["name"] for phase in json.loads(self.out.read_text())["phases"]]
+        self.assertEqual(names[1:], ["step1.forward", "step1.backward", "step1.optimizer", "step1.zero_grad"])
 
 
 class RealTorch(unittest.TestCase):
