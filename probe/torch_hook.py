@@ -331,16 +331,19 @@ def memory_callback(out, recipe=None, **options):
             atexit.register(self.left_behind)
 
         def watch(self, optimizer):
-            """Trainer before 4.45 does not say when the optimizer steps; the optimizer does, from PyTorch 2.0 on."""
+            """Trainer says when the optimizer has stepped since 4.42 and that it will since transformers#33444; before, the optimizer
+            does, from PyTorch 2.0 on."""
             if hasattr(optimizer, "register_step_pre_hook"):
                 self.hook.handles.append(optimizer.register_step_pre_hook(lambda *_: self.on_pre_optimizer_step()))
-                self.hook.handles.append(optimizer.register_step_post_hook(lambda *_: self.on_optimizer_step()))
+                if not hasattr(TrainerCallback, "on_optimizer_step"):
+                    self.hook.handles.append(optimizer.register_step_post_hook(lambda *_: self.on_optimizer_step()))
 
         def forwarded(self):
             if self.hook.running() == "forward":  # else an evaluation's, or a second model's pass in the same loss
                 self.hook.enter("backward", new_step=False)
 
-        def on_step_begin(self, *_, **__):
+        def on_step_begin(self, args, state, control, optimizer=None, **_):
+            self.hook.optimizer = self.hook.optimizer or _inner(optimizer)  # some are made after training begins
             self.hook.enter("forward", new_step=True)
 
         def on_substep_end(self, *_, **__):
