@@ -12,12 +12,12 @@ import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gzipSync, brotliCompressSync } from 'node:zlib';
 import { checkpoints, readCheckpoints } from './checkpoints.mjs';
+import { PAGES, shell, singleShell } from './shell.mjs';
 
 const here = new URL('.', import.meta.url).pathname;
 const { values: flags } = parseArgs({
   options: { wasm: { type: 'string' }, out: { type: 'string' }, measured: { type: 'string' }, quiet: { type: 'boolean' } },
 });
-const HUB = 'https://huggingface.co'; // asked only when the reader names a model there
 const wasmDir = resolve(flags.wasm ?? join(here, '../build/wasm'));
 const out = resolve(flags.out ?? join(here, '../build/site'));
 
@@ -60,9 +60,9 @@ async function bundle() {
   await bundleOf({ oom_view: 'src/components/oom_view.ts' }, 'oom_view.js');
   await bundleOf({ snapshot_view: 'src/components/snapshot_view.ts' }, 'snapshot_view.js');
   await bundleOf({ snapshot_worker: 'src/snapshot_worker.ts' }, 'snapshot_worker.js');
-  await writePage('index.html', 'index.html', shared);
+  await writeFile(join(out, 'index.html'), shell(PAGES.page, shared));
   await mkdir(join(out, 'course'), { recursive: true });
-  await writePage('course.html', 'course/index.html', (await bundleOf({ course: 'src/course.ts' }, 'course.js')).map((name) => `../${name}`));
+  await writeFile(join(out, 'course/index.html'), shell(PAGES.course, await bundleOf({ course: 'src/course.ts' }, 'course.js')));
   await bundleEmbeds();
   return shared;
 }
@@ -74,7 +74,7 @@ async function bundleEmbeds() {
   await build({ ...small, entryPoints: [join(here, 'src/host.js')], outfile: join(out, 'host.js') });
   const shared = await bundleOf({ frame: 'src/frame.ts', embed: 'src/embed.ts' }, 'frame.js', { plugins: [minifyStyles(true), checkpoints], loader: { '.css': 'text' } });
   await mkdir(join(out, 'embed'), { recursive: true });
-  await writePage('frame.html', 'embed/index.html', shared.map((name) => `../${name}`));
+  await writeFile(join(out, 'embed/index.html'), shell(PAGES.frame, shared));
 }
 
 // Writes the bundle; answers with the files that `first` imports at once.
@@ -85,15 +85,9 @@ async function bundleOf(entries, first, more = {}) {
   return importsOf(metafile, first);
 }
 
-async function writePage(source, name, shared) {
-  const preloads = shared.map((path) => `<link rel="modulepreload" href="${path}" />`).join('\n    ');
-  const html = await readFile(join(here, 'src', source), 'utf8');
-  await writeFile(join(out, name), html.replace('<!-- shared parts -->', preloads));
-}
-
 // The page as one file that opens by a double click: the script is a classic one, the policy names it and the style by
 // their hashes.
-async function writeSingle(entry, source, name, connect) {
+async function writeSingle(page, entry, name) {
   const file = (module, kind) => join(wasmDir, `${module}.${kind}`);
   const inside = Object.fromEntries(MODULES.flatMap((module) => [[`${module}-glue`, file(module, 'js')], [`${module}-wasm`, file(module, 'wasm')]]));
   const { outputFiles: [script] } = await build({
@@ -101,16 +95,9 @@ async function writeSingle(entry, source, name, connect) {
     alias: { ...UNUSED, ...inside }, loader: { '.wasm': 'binary' }, define: { __SINGLE__: 'true', 'import.meta.url': 'location.href' },
   });
   const code = withoutIndents(script.text).replaceAll('</script', '<\\/script');
-  const style = await readFile(join(out, 'page.css'), 'utf8');
+  const style = await readFile(join(out, page.style), 'utf8');
   const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
-  const policy = `default-src 'none'; script-src ${hash(code)} 'wasm-unsafe-eval'; style-src ${hash(style)}; img-src data:; connect-src ${connect}; worker-src blob:; base-uri 'none'; form-action 'none'`;
-  const html = (await readFile(join(here, 'src', source), 'utf8'))
-    .replace(/content="default-src[^"]*"/, () => `content="${policy}"`)
-    .replace(/ *<link rel="(modulepreload|preload)"[^>]*>\n/g, '').replace(/ *<!-- shared parts -->\n/, '')
-    .replace(/<link rel="stylesheet"[^>]*>/, () => `<style>${style}</style>`)
-    .replace(/ *<script type="module"[^>]*><\/script>\n/, '')
-    .replace('</body>', () => `  <script>${code}</script>\n  </body>`);
-  await writeFile(join(out, name), html);
+  await writeFile(join(out, name), singleShell(page, { style, styleHash: hash(style), code, codeHash: hash(code) }));
 }
 
 // A file that loads a module from beside the page stands in for the one that has it inside.
@@ -207,8 +194,8 @@ const shared = await bundle();
 await writeGlue();
 await writeFirstAnswer();
 await writePresets();
-await writeSingle('src/page.ts', 'index.html', 'memory-ledger.html', HUB);
-await writeSingle('src/course.ts', 'course.html', 'memory-ledger-course.html', "'none'");
+await writeSingle(PAGES.page, 'src/page.ts', 'memory-ledger.html');
+await writeSingle(PAGES.course, 'src/course.ts', 'memory-ledger-course.html');
 await writeServiceWorker();
 await writeMeasured();
 if (!flags.quiet) await report(shared);

@@ -24,4 +24,11 @@ const manifest = (await readFile(join(here, 'npm/package.json'), 'utf8')).replac
 await writeFile(join(out, 'package.json'), manifest);
 for (const name of ['index.d.ts', 'README.md']) await copyFile(join(here, 'npm', name), join(out, name));
 await copyFile(join(here, '../LICENSE'), join(out, 'LICENSE'));
-await copyFile(join(here, '../docs/embedding.md'), join(out, 'embedding.md'));
+await writeDocument('embedding.md', 'embedding.md', { 'zh/embedding.md': 'embedding.zh.md' });
+await writeDocument('zh/embedding.md', 'embedding.zh.md', { '../embedding.md': 'embedding.md' });
+
+// Links between the documents that are in the package stay links; what is not in it is named.
+async function writeDocument(source, name, inside) {
+  const text = await readFile(join(here, '../docs', source), 'utf8');
+  await writeFile(join(out, name), text.replace(/\[([^\]]+)\]\((?!https?:|#)([^)]+)\)/g, (link, words, target) => (inside[target] ? `[${words}](${inside[target]})` : words)));
+}

@@ -68,7 +68,10 @@ test('the package installs without scripts or dependencies, and its types and en
   for (const entry of Object.values(manifest.exports).flatMap((value) => (typeof value === 'string' ? [value] : Object.values(value)))) {
     if (!entry.includes('*')) statSync(at('npm', entry));
   }
-  for (const name of ['ledger.wasm', 'ledger.js', 'LICENSE', 'README.md', 'embedding.md']) statSync(at('npm', name));
+  for (const name of ['ledger.wasm', 'ledger.js', 'LICENSE', 'README.md']) statSync(at('npm', name));
+  for (const name of ['README.md', 'embedding.md', 'embedding.zh.md']) {
+    for (const [, target] of readFileSync(at('npm', name), 'utf8').matchAll(/\]\((?!https?:|#)([^)#]+)/g)) statSync(at('npm', target));
+  }
   run('node', [join(ROOT, 'web/node_modules/typescript/bin/tsc'), '--noEmit', '--strict', '--lib', 'es2022,dom', '--module', 'nodenext', at('npm/index.d.ts')]);
   const packed = JSON.parse(run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts', at('npm')], { cwd: folder }));
   assert.ok(packed[0].files.some(({ path }) => path === 'embed.js'));

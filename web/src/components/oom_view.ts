@@ -10,24 +10,21 @@ import type { Outcome, Recipe, RecipeKey, Report } from '../core/types.js';
 import type { I18n } from '../i18n/i18n.js';
 import { fill, loadOomTexts, type OomKey, type OomTexts } from '../i18n/oom_texts.js';
 import type { PastedError } from '../state/session.js';
+import { article } from '../styles/article.js';
 import { base, controls, tables } from '../styles/shared.js';
 
 const FIELDS = ['requested', 'capacity', 'allocated', 'reserved', 'unallocated', 'free', 'this_process'] as const;
 
 @customElement('ml-oom')
 export class OomView extends LitElement {
-  static override styles = [base, controls, tables, css`
-    article { border: 1px solid var(--rule); border-radius: 8px; background: var(--raised); padding: 1rem 1.1rem; overflow-wrap: anywhere; }
-    header { display: flex; gap: 1rem; align-items: start; justify-content: space-between; }
-    header button { flex: none; }
-    h2 { margin: 0; padding-top: 0.3rem; }
+  static override styles = [base, controls, tables, article, css`
     .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 0 2rem; }
     .cause { font-size: 1.05rem; margin: 0.6rem 0 0.3rem; }
     ol, ul { margin: 0; padding-inline-start: 1.3rem; }
     li { margin-block: 0.35rem; font-size: 0.92rem; }
     q, .quote { font: 0.82rem/1.4 var(--mono); color: var(--ink-soft); display: block; quotes: none; }
     .saves { font-weight: 600; white-space: nowrap; }
-    .says { border-inline-start: 3px solid var(--accent); padding-inline-start: 0.75rem; margin: 0.5rem 0; font-weight: 500; }
+    .says { font-weight: 500; }
     dl { display: grid; grid-template-columns: auto 1fr; gap: 0.2rem 1rem; margin: 0; font-size: 0.9rem; }
     dt { color: var(--ink-soft); }
     dd { margin: 0; text-align: end; font-variant-numeric: tabular-nums; }

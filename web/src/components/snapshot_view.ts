@@ -12,6 +12,7 @@ import type { SnapshotRead } from '../snapshot/read.js';
 import { startWorker } from '../snapshot/start_worker.js';
 import type { SnapshotNews } from '../snapshot_worker.js';
 import type { SnapshotFile } from '../state/session.js';
+import { article } from '../styles/article.js';
 import { base, controls, tables } from '../styles/shared.js';
 
 const SHOWN_GROUPS = 20;
@@ -23,16 +24,11 @@ const FOLDED: Readonly<Partial<Record<string, Kind>>> = {
 
 @customElement('ml-snapshot')
 export class SnapshotView extends LitElement {
-  static override styles = [base, controls, tables, css`
-    article { border: 1px solid var(--rule); border-radius: 8px; background: var(--raised); padding: 1rem 1.1rem; overflow-wrap: anywhere; }
-    header { display: flex; gap: 1rem; align-items: start; justify-content: space-between; }
-    header button { flex: none; }
-    h2 { margin: 0; padding-top: 0.3rem; }
+  static override styles = [base, controls, tables, article, css`
     h3 { margin: 1.1rem 0 0.3rem; }
     table { font-size: 0.85rem; }
     td code { font-size: 0.8rem; }
     progress { width: 100%; }
-    .says { border-inline-start: 3px solid var(--accent); padding-inline-start: 0.75rem; margin: 0.5rem 0; }
   `];
 
   @property({ attribute: false }) i18n!: I18n;
