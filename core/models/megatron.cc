@@ -297,7 +297,7 @@ Tensor MegatronStage::embed(const Batch& batch) const {
     Tensor tokens = batch.tokens;
     if (o_.tp > 1) tokens = clone(tokens);  // masked_input
     hidden = embedding(word_embeddings_, tokens);
-    if (o_.tp > 1) tape_.run(OpKind::all_reduce, {&hidden}, {&hidden});
+    if (o_.tp > 1) all_reduce(hidden, ReduceOp::sum);
   }
   if (position_embeddings_) {
     const Tensor positions = embedding(position_embeddings_, batch.positions);

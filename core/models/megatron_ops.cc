@@ -63,7 +63,7 @@ void norm_linear_backward(Node& node, const Gradients& in, Gradients& out) {
     dgrad = fresh(tape, OpKind::mm, total.shape(), x.dtype());
     Tensor scattered;
     if (back.sequence) scattered = fresh(tape, OpKind::reduce_scatter, ln_out.shape(), x.dtype());
-    if (!back.sequence && back.tp > 1) tape.run(OpKind::all_reduce, {&dgrad}, {&dgrad});
+    if (!back.sequence && back.tp > 1) all_reduce(dgrad, ReduceOp::sum);
     out[2] = weight_gradient(node, weight);
     total.reset();
     if (scattered) dgrad = std::move(scattered);
@@ -97,7 +97,7 @@ void column_linear_backward(Node& node, const Gradients& in, Gradients& out) {
     out[0] = std::move(scattered);
     return;
   }
-  if (back.tp > 1) tape.run(OpKind::all_reduce, {&dgrad}, {&dgrad});
+  if (back.tp > 1) all_reduce(dgrad, ReduceOp::sum);
   out[1] = weight_gradient(node, weight);
   out[0] = std::move(dgrad);
 }
@@ -190,7 +190,7 @@ Tensor row_linear(const Tensor& x, const Tensor& weight, Sharing sharing) {
   if (sharing.sequence) {
     result = fresh(tape, OpKind::reduce_scatter, scattered_shape(shape, sharing.tp), x.dtype());
   } else if (sharing.tp > 1) {
-    tape.run(OpKind::all_reduce, {&result}, {&result});
+    all_reduce(result, ReduceOp::sum);
   }
   tape.attach(node, result);
   return result;

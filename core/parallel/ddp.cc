@@ -39,21 +39,31 @@ void Ddp::add_bucket(Tape& tape, const std::vector<const Tensor*>& members, bool
   std::uint64_t elements = 0;
   for (const Tensor* member : members)
     elements = plus(elements, member->shape().numel());
-  const Tensor bucket = tape.empty(OpKind::zeros, {{elements, Sym::none}}, members.front()->dtype());
-  buckets_.push_back(bucket);
+  Bucket& bucket = *buckets_.emplace_back(std::make_unique<Bucket>());
+  bucket.memory = tape.empty(OpKind::zeros, {{elements, Sym::none}}, members.front()->dtype());
   std::uint64_t offset = 0;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const Tensor& parameter = *members[i];
-    const Tensor view = tape.view_of(bucket, parameter.shape(), parameter.impl()->strides, offset);
-    offset = plus(offset, parameter.shape().numel());
-    const bool last = i + 1 == members.size();
-    // mark_variable_ready_dense; the last gradient of a bucket starts its all-reduce.
-    tape.after_accumulation(parameter, [&tape, bucket, view, last, bucket_view](Tensor& gradient) {
-      if (gradient.impl()->storage != view.impl()->storage) copy_into(view, gradient);
-      if (bucket_view) gradient = view;
-      if (last) tape.run(OpKind::all_reduce, {&bucket}, {&bucket});
+  for (const Tensor* member : members) {
+    const Tensor view = tape.view_of(bucket.memory, member->shape(), member->impl()->strides, offset);
+    bucket.members.push_back({*member, view});
+    offset = plus(offset, member->shape().numel());
+  }
+  for (const Member& member : bucket.members) {
+    tape.after_accumulation(member.parameter, [this, &bucket, &member, bucket_view](Tensor& gradient) {
+      on_gradient(bucket, member, gradient, bucket_view);
     });
   }
+}
+
+// mark_variable_ready_dense; the last gradient of a bucket starts its all-reduce, finalize_bucket_dense copies back.
+void Ddp::on_gradient(Bucket& bucket, const Member& member, Tensor& gradient, bool bucket_view) {
+  if (gradient.impl()->storage != member.view.impl()->storage) copy_into(member.view, gradient);
+  if (bucket_view) gradient = member.view;
+  if (++bucket.arrived < bucket.members.size()) return;
+  bucket.arrived = 0;
+  all_reduce(bucket.memory, ReduceOp::mean);
+  if (bucket_view) return;
+  for (const Member& other : bucket.members)
+    copy_into(other.parameter.grad(), other.view);
 }
 
 }  // namespace ledger

@@ -3,6 +3,7 @@
 // Source: torch/csrc/distributed/c10d/reducer.cpp (2.6), torch/nn/parallel/distributed.py (2.14).
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "core/trace/operators.h"
@@ -19,7 +20,18 @@ class Ddp {
  private:
   void add_bucket(Tape& tape, const std::vector<const Tensor*>& members, bool bucket_view);
 
-  std::vector<Tensor> buckets_;
+  struct Member {
+    Tensor parameter, view;  // of its bucket
+  };
+  struct Bucket {
+    Tensor memory;
+    std::vector<Member> members;
+    std::size_t arrived = 0;  // gradients of this backward pass
+  };
+
+  void on_gradient(Bucket& bucket, const Member& member, Tensor& gradient, bool bucket_view);
+
+  std::vector<std::unique_ptr<Bucket>> buckets_;
 };
 
 }  // namespace ledger

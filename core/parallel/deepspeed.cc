@@ -48,7 +48,11 @@ std::vector<std::vector<std::size_t>> parameter_groups(const std::vector<Tensor>
   return groups;
 }
 
-void norm_of(Tape& tape, const std::vector<Tensor>& gradients) {
+DType master_dtype(DType model) {
+  return model == DType::f64 ? DType::f64 : DType::f32;
+}
+
+Tensor norm_of(Tape& tape, const std::vector<Tensor>& gradients) {
   const Aside aside(tape, "zero.norm", Category::temporaries);
   std::vector<Tensor> norms;
   norms.reserve(gradients.size());
@@ -56,7 +60,15 @@ void norm_of(Tape& tape, const std::vector<Tensor>& gradients) {
     const Tensor copy = to(gradient, DType::f64);
     norms.push_back(vector_norm(copy));
   }
-  if (!norms.empty()) vector_norm(stack(norms, Sym::none));
+  if (norms.empty()) return Tensor();
+  const Tensor norm = vector_norm(stack(norms, Sym::none));
+  all_reduce(norm, ReduceOp::norm);
+  return norm;
+}
+
+Tensor global_norm(Tape& tape, const std::vector<Tensor>& norms) {
+  const Aside aside(tape, "zero.norm", Category::temporaries);
+  return norms.empty() ? Tensor() : vector_norm(stack(norms, Sym::none));
 }
 
 // In the order of the five lines of _has_inf_or_nan, each of whose names is bound to the end.
@@ -70,10 +82,9 @@ void check_finite(const Tensor& gradient) {
   bookkeeping(tape, gradient.shape(), DType::f32);
 }
 
-void unscale_and_clip(Tape& tape, const Tensor& gradient, bool clips) {
+void unscale_and_clip(Tape& tape, const Tensor& gradient, const Tensor& norm) {
   const Aside aside(tape, "zero.clip", Category::temporaries);
-  Tensor scale = full(tape, Shape{}, 1, DType::f32);
-  if (clips) scale = clamp_max(reciprocal(scale + 1e-6), 1.0);
+  const Tensor scale = norm ? clamp_max(reciprocal(norm + 1e-6), 1.0) : full(tape, Shape{}, 1, DType::f32);
   mul_inplace(gradient, scale);
 }
 

@@ -1,4 +1,4 @@
-// deepspeed.h - DeepSpeed's ZeRO as rank 0 lives it, driven as accelerate drives it: initialize(), then for every
+// deepspeed.h - DeepSpeed's ZeRO as one rank lives it, driven as accelerate drives it: initialize(), then for every
 // micro-batch forward and engine.backward(), and engine.step() after the last one of a step.
 //
 // Source: DeepSpeed 0.19.6, runtime/engine.py and runtime/zero/{stage_1_and_2,stage3,config}.py; accelerate
@@ -17,7 +17,7 @@
 namespace ledger {
 
 struct ZeroOptions {
-  std::uint64_t stage = 1, world = 1;
+  std::uint64_t stage = 1, world = 1, rank = 0;
   std::uint64_t reduce_bucket = 0, prefetch_bucket = 0, persistence = 0;  // elements
   std::uint64_t max_live = 0, max_reuse = 0, sub_group = 0;
   bool overlap = false, reduce_scatter = true;
@@ -54,10 +54,15 @@ namespace zero {
 // Source: transformers trainer.py, get_decay_parameter_names.
 std::vector<std::vector<std::size_t>> parameter_groups(const std::vector<Tensor>& parameters);
 
-// get_grad_norm_direct: each gradient's norm by way of an fp64 copy.
-void norm_of(Tape& tape, const std::vector<Tensor>& gradients);
-void check_finite(const Tensor& gradient);  // _has_inf_or_nan
-void unscale_and_clip(Tape& tape, const Tensor& gradient, bool clips);
+// Master weights, their gradients and moments: fp32, where the model is not fp64.
+DType master_dtype(DType model);
+
+// get_grad_norm_direct: each gradient's norm by way of an fp64 copy, and that of all ranks' together.
+Tensor norm_of(Tape& tape, const std::vector<Tensor>& gradients);
+Tensor global_norm(Tape& tape, const std::vector<Tensor>& norms);  // of the groups' norms; empty where there are none
+void check_finite(const Tensor& gradient);                         // _has_inf_or_nan
+// `norm`: of all gradients; empty where nothing is clipped.
+void unscale_and_clip(Tape& tape, const Tensor& gradient, const Tensor& norm);
 
 }  // namespace zero
 }  // namespace ledger

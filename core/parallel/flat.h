@@ -20,6 +20,8 @@ class Aside {
 
 namespace flat {
 
+inline constexpr Attr kCutFlat{0, {0, 1}};  // of operators that put shards together or apart
+
 Shape shape(std::uint64_t count);
 Tensor piece(const Tensor& buffer, std::uint64_t start, std::uint64_t count);  // buffer[start : start + count]
 Tensor shaped(const Tensor& buffer, const Shape& shape, std::uint64_t start);

@@ -28,6 +28,7 @@ Tensor Fsdp1::parameter(const std::string& name, const Shape& shape, DType dtype
   param.whole.impl()->requires_grad = trainable;
   param.whole.impl()->parameter = static_cast<std::int32_t>(tape_.trace().parameters.size());
   param.piece = tape_.unbacked(shape, dtype);
+  param.number = tape_.trace().parameters.size();
   tape_.trace().parameters.push_back({name, kNoStorage, kNoStorage, role, trainable, param.elements});
   unit.dtype = dtype;
   unit.elements = plus(unit.elements, param.elements);
@@ -63,13 +64,40 @@ void Fsdp1::seal(Unit& unit) {
     moved.clear();
     unit.shard = tape_.empty(OpKind::load_parameter, flat::shape(unit.part), unit.dtype);
   }
-  for (Param& param : unit.params) {
-    tape_.set_data(param.whole, flat::shaped(unit.flat, param.shape, param.offset));
-    if (param.offset >= unit.part) continue;
-    param.local = std::min(param.elements, unit.part - param.offset);
-    param.piece.impl()->shape = flat::shape(param.local);
-    tape_.set_data(param.piece, flat::piece(unit.shard, param.offset, param.local));
+  for (Param& param : unit.params)
+    place(unit, param);
+  load(unit);
+}
+
+// _get_shard_metadata: of the flat parameter this rank's shard, of the parameter what lies in it.
+void Fsdp1::place(Unit& unit, Param& param) {
+  tape_.set_data(param.whole, flat::shaped(unit.flat, param.shape, param.offset));
+  const std::uint64_t begin = times(unit.part, options_.rank);
+  const std::uint64_t from = std::max(begin, param.offset);
+  const std::uint64_t to = std::min(plus(begin, unit.part), plus(param.offset, param.elements));
+  if (from >= to) return;
+  param.start = from - begin;
+  param.local = to - from;
+  param.piece.impl()->shape = flat::shape(param.local);
+  tape_.set_data(param.piece, flat::piece(unit.shard, param.start, param.local));
+  Parameter& parameter = tape_.trace().parameters[param.number];
+  parameter.storage = unit.shard.impl()->storage->id;
+  parameter.first = from - param.offset;
+  parameter.held = param.local;
+  parameter.offset = param.start;
+}
+
+// The shard's contents: pieces of parameters, and padding behind the last.
+void Fsdp1::load(const Unit& unit) {
+  std::uint64_t filled = 0;
+  for (const Param& param : unit.params) {
+    if (param.local == 0) continue;
+    tape_.run(OpKind::load_parameter, {}, {&param.piece}, {0, {static_cast<std::int64_t>(param.number), 0}});
+    filled = param.start + param.local;
   }
+  if (filled == unit.part) return;
+  const Tensor padding = flat::piece(unit.shard, filled, unit.part - filled);
+  tape_.run(OpKind::zeros, {}, {&padding});
 }
 
 // --- gathering
@@ -83,6 +111,7 @@ void Fsdp1::unshard(Unit& unit) {
   if (unit.dtype != options_.param_dtype) {
     const Aside aside(tape_, kAllGatherScope, Category::communication);
     cast = tape_.empty(OpKind::gather_copy_in, flat::shape(unit.part), options_.param_dtype);
+    copy_into(cast, unit.shard);
   }
   const Aside aside(tape_, kAllGatherScope, Category::weights);
   tape_.alloc_storage(unit.flat, unit.flat.shape(), OpKind::all_gather);
@@ -138,7 +167,7 @@ void Fsdp1::on_gradient(Unit& unit) {
     const Aside aside(tape_, "fsdp.flat_gradient", Category::gradients);
     gradient = tape_.empty(OpKind::cat, flat::shape(unit.elements), options_.param_dtype);
     for (const Param& param : unit.params)
-      tape_.run(OpKind::reduce_copy_in, {&param.whole.grad()}, {&gradient});
+      copy_into(flat::shaped(gradient, param.shape, param.offset), param.whole.grad());
   }
   for (Param& param : unit.params)
     param.whole.clear_grad();
@@ -162,7 +191,7 @@ void Fsdp1::reduce(Unit& unit, Tensor gradient) {
   Tensor input = unsharded;
   if (padded != unit.elements) {
     input = tape_.empty(OpKind::reduce_copy_in, flat::shape(padded), options_.reduce_dtype);
-    tape_.run(OpKind::reduce_copy_in, {&unsharded}, {&input});
+    tape_.run(OpKind::reduce_copy_in, {&unsharded}, {&input}, flat::kCutFlat);
   }
   Tensor reduced = tape_.empty(OpKind::reduce_scatter, flat::shape(unit.part), options_.reduce_dtype);
   tape_.run(OpKind::reduce_scatter, {&input}, {&reduced});
@@ -178,7 +207,7 @@ void Fsdp1::end_of_backward() {
     if (!unit.reduced) continue;
     for (Param& param : unit.params) {
       if (param.local == 0) continue;
-      param.piece.impl()->grad = flat::piece(unit.reduced, param.offset, param.local);
+      param.piece.impl()->grad = flat::piece(unit.reduced, param.start, param.local);
     }
     unit.reduced.reset();
   }

@@ -1,4 +1,4 @@
-// fsdp1.h - torch.distributed.fsdp.FullyShardedDataParallel as rank 0 lives it: one flat parameter a unit, of which
+// fsdp1.h - torch.distributed.fsdp.FullyShardedDataParallel as one rank lives it: one flat parameter a unit, of which
 // each GPU keeps a piece; gathered whole before the unit runs, its gradient flat as well.
 //
 // Source: torch/distributed/fsdp/{_runtime_utils,_flat_param}.py (2.14), with what accelerate sets: use_orig_params,
@@ -15,7 +15,7 @@ namespace ledger {
 class Fsdp1 : public ParameterUnits {
  public:
   struct Options {
-    std::uint64_t world = 1;
+    std::uint64_t world = 1, rank = 0;
     DType param_dtype = DType::bf16;    // MixedPrecision: of gathered parameters and so of gradients
     DType reduce_dtype = DType::bf16;   // of the reduce-scatter
     bool reshard_after_forward = true;  // FULL_SHARD; else SHARD_GRAD_OP
@@ -29,7 +29,7 @@ class Fsdp1 : public ParameterUnits {
   Tensor before_forward(UnitId unit, const Tensor& input) override;
   void after_forward(UnitId unit, const Tensor& output) override;
 
-  // Wraps the model once it is made. What the optimizer gets: of every parameter what lies in rank 0's pieces.
+  // Wraps the model once it is made. What the optimizer gets: of every parameter what lies in this rank's pieces.
   std::vector<Tensor> wrap();
   void set_sync(bool reduce) { sync_ = reduce; }  // false: within no_sync()
 
@@ -37,7 +37,9 @@ class Fsdp1 : public ParameterUnits {
   struct Param {
     Tensor whole, piece;  // views of the unit's flat parameter, and of its shard
     Shape shape;
-    std::uint64_t offset = 0, elements = 0, local = 0;
+    std::uint64_t offset = 0, elements = 0;  // in the flat parameter
+    std::uint64_t start = 0, local = 0;      // of the piece, in the shard
+    std::size_t number = 0;                  // in Trace::parameters
   };
   struct Unit {
     std::vector<Param> params;
@@ -52,6 +54,8 @@ class Fsdp1 : public ParameterUnits {
 
   Unit* unit_of(UnitId unit);
   void seal(Unit& unit);
+  void place(Unit& unit, Param& param);
+  void load(const Unit& unit);
   void unshard(Unit& unit);
   void reshard(Unit& unit);
   void pre_backward(std::size_t index);

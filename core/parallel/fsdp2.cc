@@ -43,7 +43,7 @@ Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype
   shard.set(0, elements(divide_up(shape[0].size, options_.world)));
   param.shard = tape_.parameter(name, shard, dtype, role, trainable);
   param.shard_elements = shard.numel();
-  tape_.trace().parameters.back().elements = shape.numel();
+  set_shard(tape_.trace().parameters.back(), shape.numel(), param.shard_elements, options_.rank);
   param.unsharded = tape_.unbacked(shape, options_.param_dtype);
   param.unsharded.impl()->requires_grad = trainable;
   trained = param.shard;

@@ -1,5 +1,5 @@
-// fsdp2.h - torch.distributed.fsdp.fully_shard as rank 0 lives it: parameters sharded along their first dimension, each
-// unit gathered before it runs and its gradients reduced and scattered after.
+// fsdp2.h - torch.distributed.fsdp.fully_shard as one rank lives it: parameters sharded along their first dimension,
+// each unit gathered before it runs and its gradients reduced and scattered after.
 //
 // Source: torch/distributed/fsdp/_fully_shard/{_fsdp_state,_fsdp_param_group,_fsdp_collectives,_fsdp_param}.py (2.14).
 // Buffers die where the Python drops its last reference. On CUDA those of all-gathers and the reduced gradients come
@@ -16,7 +16,7 @@ namespace ledger {
 class Fsdp2 : public ParameterUnits {
  public:
   struct Options {
-    std::uint64_t world = 1;
+    std::uint64_t world = 1, rank = 0;
     DType param_dtype = DType::bf16;  // of the gathered parameters, and so of computation and gradients
     DType reduce_dtype = DType::f32;  // of the reduce-scatter
     bool reshard_after_forward = true;
@@ -35,7 +35,7 @@ class Fsdp2 : public ParameterUnits {
  private:
   enum class State : std::uint8_t { idle, forward, pre_backward, post_backward };
   struct Param {
-    Tensor shard;      // rank 0's, padded: ceil(rows / world) rows
+    Tensor shard;      // this rank's, padded: ceil(rows / world) rows
     Tensor unsharded;  // without memory while resharded
     std::uint64_t shard_elements = 0;
   };

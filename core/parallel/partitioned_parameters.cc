@@ -44,7 +44,7 @@ Tensor PartitionedParameters::add(const std::string& name, const Shape& shape, D
       if (!trainable) tape_.trace().host.push_back({"zero.frozen_partitions", Category::weights, dtype, part});
     } else {
       partition = tape_.parameter(name, {{part, Sym::none}}, dtype, role, trainable);
-      tape_.trace().parameters.back().elements = param.elements;
+      set_shard(tape_.trace().parameters.back(), param.elements, part, options_.rank);
     }
   }
   param.partition = partition;
@@ -114,14 +114,19 @@ void PartitionedParameters::gather_one(Param& param, const char* scope) {
     const Aside aside(tape_, "zero.offload_copy", Category::communication);
     partition = flat::buffer(tape_, OpKind::gather_copy_in, param.padded / options_.world, param.whole.dtype());
   }
-  tape_.run(OpKind::all_gather, {}, {&param.whole});
+  const Tensor padded = flat::piece(param.whole, 0, param.padded);
+  if (options_.offload_parameters) {
+    tape_.run(OpKind::all_gather, {}, {&padded});
+  } else {
+    tape_.run(OpKind::all_gather, {&param.partition}, {&padded});
+  }
   param.state = State::available;
 }
 
 // _all_gather_coalesced, a buffer for each dtype.
 void PartitionedParameters::gather_together(const std::vector<ParamId>& params) {
   const Aside aside(tape_, options_.overlap ? kZeroGatherScope : "zero.gather_in_order", Category::communication);
-  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
     const auto gather = std::make_shared<Gather>();
     std::uint64_t total = 0;
     for (const ParamId id : params) {
@@ -132,8 +137,15 @@ void PartitionedParameters::gather_together(const std::vector<ParamId>& params) 
     if (total == 0) continue;
     gather->flat = flat::buffer(tape_, OpKind::all_gather, total, dtype);
     Tensor partitions;
-    if (options_.offload_parameters)
+    if (options_.offload_parameters) {
       partitions = flat::buffer(tape_, OpKind::gather_copy_in, total / options_.world, dtype);
+    } else {
+      std::vector<const Tensor*> parts;
+      for (const ParamId id : gather->params)
+        parts.push_back(&params_[id].partition);
+      const Tensor* const out = &gather->flat;
+      tape_.run(OpKind::gather_copy_in, parts, {&out, 1});
+    }
     tape_.run(OpKind::all_gather, {}, {&gather->flat});
     for (const ParamId id : gather->params) {
       params_[id].state = State::in_flight;
@@ -149,11 +161,13 @@ void PartitionedParameters::wait_for(Param& param) {
   param.state = State::available;
   if (gather == nullptr || gather->complete) return;
   const Aside aside(tape_, options_.overlap ? kZeroGatheredScope : "zero.gathered_in_order", Category::weights);
+  Attr layout = flat::kCutFlat;
   for (const ParamId id : gather->params) {
     Param& other = params_[id];
     tape_.alloc_storage(other.whole, other.whole.shape(), OpKind::gather_copy_out);
     other.state = State::available;
-    tape_.run(OpKind::gather_copy_out, {&gather->flat}, {&other.whole});
+    tape_.run(OpKind::gather_copy_out, {&gather->flat}, {&other.whole}, layout);
+    layout.i[0] += static_cast<std::int64_t>(other.padded / options_.world);
   }
   gather->complete = true;
 }

@@ -1,4 +1,4 @@
-// partitioned_parameters.h - ZeRO-3's parameters on rank 0: a partition of each that stays, and the whole of it while
+// partitioned_parameters.h - ZeRO-3's parameters on one rank: a partition of each that stays, and the whole of it while
 // some module needs it, or soon will.
 //
 // Source: DeepSpeed 0.19.6, runtime/zero/partition_parameters.py (Init), partitioned_param_coordinator.py,

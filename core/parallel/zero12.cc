@@ -34,7 +34,7 @@ void Zero12::wrap(const std::vector<Tensor>& trainable) {
   const Aside aside(tape_, "zero.fp32_gradients", Category::gradients);  // initialize_optimizer_states
   if (options_.offload_optimizer) return;
   for (const Group& group : groups_)
-    zeros(tape_, {{group.partition, Sym::none}}, DType::f32);
+    zeros(tape_, {{group.partition, Sym::none}}, zero::master_dtype(options_.dtype));
 }
 
 void Zero12::add_group(const std::vector<Tensor>& trainable, const std::vector<std::size_t>& members) {
@@ -42,13 +42,16 @@ void Zero12::add_group(const std::vector<Tensor>& trainable, const std::vector<s
   std::uint64_t total = 0;
   for (const std::size_t member : members) {
     const std::uint64_t elements = trainable[member].shape().numel();
-    group.params.push_back({trainable[member], total, elements, groups_.size() - 1, false});
+    group.params.push_back({trainable[member], total, elements, groups_.size() - 1, 0, false});
     total = plus(total, elements);
   }
   const std::uint64_t aligned = round_up(total, times(kStartAlignment, options_.world));
   group.partition = aligned / options_.world;
-  for (Param& param : group.params)
-    param.mine = param.offset < group.partition;
+  const std::uint64_t begin = times(group.partition, options_.rank), end = plus(begin, group.partition);
+  for (Param& param : group.params) {  // get_partition_info
+    param.mine = param.offset < end && plus(param.offset, param.elements) > begin;
+    if (param.mine && param.offset < begin) param.skipped = begin - param.offset;
+  }
   flatten(group, total);
   make_master(group);
   if (options_.offload_optimizer) {
@@ -71,14 +74,23 @@ void Zero12::flatten(Group& group, std::uint64_t total) {
   if (aligned != total) parts.push_back(zeros(tape_, {{aligned - total, Sym::none}}, parts.front().dtype()));
   group.flat = cat(parts, 0, {aligned, Sym::none});
   parts.clear();
-  for (const Param& param : group.params)
+  for (const Param& param : group.params) {
     tape_.set_data(param.tensor, flat::shaped(group.flat, param.tensor.shape(), param.offset));
+    Parameter& parameter = tape_.trace().parameters[static_cast<std::size_t>(param.tensor.impl()->parameter)];
+    set_shard(parameter, param.elements, param.elements, 0);
+    parameter.storage = group.flat.impl()->storage->id;
+    parameter.offset = param.offset;
+  }
+}
+
+Tensor Zero12::own(const Group& group) const {
+  return flat::piece(group.flat, times(group.partition, options_.rank), group.partition);
 }
 
 void Zero12::make_master(Group& group) {
   const Aside aside(tape_, "zero.master_partition", Category::master_weights);
-  const Tensor copy = clone(flat::piece(group.flat, 0, group.partition));
-  if (!options_.offload_optimizer) group.master = to(copy, DType::f32);
+  const Tensor copy = clone(own(group));
+  if (!options_.offload_optimizer) group.master = to(copy, zero::master_dtype(options_.dtype));
 }
 
 // Master weights, their gradients, both moments and the way back, in 16 bits.

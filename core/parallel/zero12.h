@@ -25,7 +25,8 @@ class Zero12 final : public Zero {
     Tensor tensor;
     std::uint64_t offset = 0, elements = 0;  // in its group's flat buffer
     std::size_t group = 0;
-    bool mine = false;  // begins in this rank's partition
+    std::uint64_t skipped = 0;  // its elements before this rank's partition
+    bool mine = false;          // reaches into it
 
     Tensor& gradient() const { return tensor.impl()->grad; }
   };
@@ -40,6 +41,7 @@ class Zero12 final : public Zero {
 
   void add_group(const std::vector<Tensor>& trainable, const std::vector<std::size_t>& members);
   void flatten(Group& group, std::uint64_t total);
+  Tensor own(const Group& group) const;
   void make_master(Group& group);
   void offload(const Group& group);
 
@@ -52,7 +54,7 @@ class Zero12 final : public Zero {
   void keep(const Param& param);
   void copy_to_host(const Param& param);
   void collect(Group& group);
-  void update(Group& group);
+  void update(Group& group, const Tensor& norm);
 
   Tape& tape_;
   ZeroOptions options_;

@@ -62,7 +62,7 @@ void Zero12::reduce_bucket() {
 // average_tensor: with reduce_scatter the bucket is cut where partitions meet, and the pieces are reduced together.
 void Zero12::average(const Tensor& tensor) {
   if (!options_.reduce_scatter) {
-    tape_.run(OpKind::all_reduce, {&tensor}, {&tensor});
+    all_reduce(tensor, ReduceOp::mean);
     return;
   }
   std::vector<Tensor> pieces;
@@ -71,7 +71,7 @@ void Zero12::average(const Tensor& tensor) {
   const auto cut = [&] {
     if (at == start) return;
     pieces.push_back(flat::piece(tensor, start, at - start));
-    mine.push_back(owner == 0);
+    mine.push_back(owner == options_.rank);
     gathered += at - start;
     start = at;
     if (gathered <= options_.reduce_bucket) return;
@@ -97,7 +97,7 @@ void Zero12::average(const Tensor& tensor) {
 // allreduce_and_copy_with_multiple_ranks; flattening a list of one copies nothing.
 void Zero12::all_reduce_pieces(const std::vector<Tensor>& pieces, const std::vector<bool>& mine) {
   if (pieces.size() == 1) {
-    tape_.run(OpKind::all_reduce, {&pieces[0]}, {&pieces[0]});
+    all_reduce(pieces[0], ReduceOp::mean);
     return;
   }
   const Aside aside(tape_, options_.overlap ? kZeroReduceScope : "zero.reduce_copy", Category::communication);
@@ -105,7 +105,7 @@ void Zero12::all_reduce_pieces(const std::vector<Tensor>& pieces, const std::vec
   for (const Tensor& piece : pieces)
     total += piece.shape().numel();
   const Tensor flat = cat(pieces, 0, {total, Sym::none});
-  tape_.run(OpKind::all_reduce, {&flat}, {&flat});
+  all_reduce(flat, ReduceOp::mean);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::uint64_t count = pieces[i].shape().numel();
     if (mine[i]) copy_into(pieces[i], flat::piece(flat, at, count));
@@ -113,7 +113,7 @@ void Zero12::all_reduce_pieces(const std::vector<Tensor>& pieces, const std::vec
   }
 }
 
-// copy_grads_in_partition: whole gradients of all parameters that begin in this partition.
+// copy_grads_in_partition: whole gradients of all parameters that reach into this partition.
 void Zero12::keep(const Param& param) {
   if (options_.offload_optimizer) {
     copy_to_host(param);
@@ -141,8 +141,10 @@ void Zero12::keep(const Param& param) {
 void Zero12::copy_to_host(const Param& param) {
   if (!boundary_) return;
   Tensor& gradient = param.gradient();
-  const std::uint64_t count = std::min(param.elements, groups_[param.group].partition - param.offset);
-  const Tensor part = flat::piece(gradient, 0, count);
+  const Group& group = groups_[param.group];
+  const std::uint64_t end = times(group.partition, options_.rank + 1);
+  const std::uint64_t count = std::min(plus(param.offset, param.elements), end) - param.offset - param.skipped;
+  const Tensor part = flat::piece(gradient, param.skipped, count);
   {
     const Aside aside(tape_, "zero.norm", Category::temporaries);
     const Tensor copy = to(part, DType::f64);
@@ -198,9 +200,12 @@ void Zero12::collect(Group& group) {
   }
   if (!boundary_) return;
   std::uint64_t held = 0;
-  for (Tensor& gradient : group.gradients) {
-    const std::uint64_t count = std::min(gradient.shape().numel(), group.partition - held);
-    gradient = flat::piece(gradient, 0, count);
+  i = 0;
+  for (const Param& param : group.params) {  // get_flat_partition
+    if (!param.mine || !param.gradient()) continue;
+    Tensor& gradient = group.gradients[i++];
+    const std::uint64_t count = std::min(param.elements - param.skipped, group.partition - held);
+    gradient = flat::piece(gradient, param.skipped, count);
     held += count;
   }
   if (held < group.partition)
@@ -219,19 +224,20 @@ void Zero12::step() {
       }
     }
     for (const Group& group : groups_)
-      zero::norm_of(tape_, group.gradients);
+      norms_.push_back(zero::norm_of(tape_, group.gradients));
   }
+  Tensor norm;
+  if (options_.clips && !options_.offload_optimizer) norm = zero::global_norm(tape_, norms_);
   for (Group& group : groups_)
-    update(group);
+    update(group, norm);
   norms_.clear();
   for (const Group& group : groups_) {  // all_gather_into_tensor, in place
-    const Tensor own = flat::piece(group.flat, 0, group.partition);
-    if (options_.world > 1) tape_.run(OpKind::all_gather, {&own}, {&group.flat});
+    if (options_.world > 1) tape_.run(OpKind::all_gather, {}, {&group.flat});
   }
 }
 
-void Zero12::update(Group& group) {
-  const Tensor own = flat::piece(group.flat, 0, group.partition);
+void Zero12::update(Group& group, const Tensor& norm) {
+  const Tensor own = this->own(group);
   if (options_.offload_optimizer) {
     const Aside aside(tape_, "zero.params", Category::weights);
     tape_.run(OpKind::optimizer_math, {}, {&own});  // DeepSpeedCPUAdam, and the way back
@@ -241,10 +247,10 @@ void Zero12::update(Group& group) {
     const Aside aside(tape_, "zero.fp32_gradients", Category::gradients);
     const Tensor flat =
         group.gradients.size() == 1 ? group.gradients.front() : cat(group.gradients, 0, {group.partition, Sym::none});
-    group.master.impl()->grad = to(flat, DType::f32);
+    group.master.impl()->grad = to(flat, group.master.dtype());
   }
   group.gradients.clear();
-  zero::unscale_and_clip(tape_, group.master.grad(), options_.clips);
+  zero::unscale_and_clip(tape_, group.master.grad(), norm);
   group.step({group.master});
   group.master.clear_grad();
   const Aside aside(tape_, "zero.params", Category::weights);

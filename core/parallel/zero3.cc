@@ -102,19 +102,26 @@ void Zero3::flatten_partitions() {
   const Aside aside(tape_, "zero.param_partitions", Category::weights);
   const DType dtype = params_.front().whole.dtype();
   const Tensor nothing = tape_.unbacked({{total_, Sym::none}}, dtype);
+  std::int64_t number = 0;
   for (const Param& param : params_) {
-    tape_.run(OpKind::optimizer_math, {&param.partition}, {});
+    tape_.run(OpKind::copy_to_host, {&param.partition}, {}, {0, {--number, 0}});
     tape_.set_data(param.partition, flat::piece(nothing, 0, param.part));
   }
   tape_.empty_cache();
   flat_ = flat::buffer(tape_, OpKind::load_parameter, total_, dtype);
-  tape_.run(OpKind::optimizer_math, {}, {&flat_});
-  for (const Param& param : params_)
+  number = 0;
+  for (const Param& param : params_) {
     tape_.set_data(param.partition, flat::piece(flat_, param.offset, param.part));
+    tape_.run(OpKind::copy_from_host, {}, {&param.partition}, {0, {--number, 0}});
+    Parameter& parameter = tape_.trace().parameters[static_cast<std::size_t>(param.partition.impl()->parameter)];
+    parameter.storage = flat_.impl()->storage->id;
+    parameter.offset = param.offset;
+  }
 }
 
 // _create_fp32_partitions: each is converted, and then copied; the name `converted` keeps the last one until the end.
-// Partitions that are fp32 already are their own masters. initialize_optimizer_states has a gradient of the largest.
+// Partitions in the masters' dtype already are their own masters. initialize_optimizer_states has a gradient of the
+// largest.
 void Zero3::make_masters() {
   if (options_.offload_optimizer) return;
   const Aside aside(tape_, "zero.master_partition", Category::master_weights);
@@ -125,16 +132,16 @@ void Zero3::make_masters() {
       largest = std::max(largest, group.elements);
       const Tensor own = flat::piece(flat_, group.offset, group.elements);
       group.step = make_step_();
-      if (own.dtype() == DType::f32) {
+      if (own.dtype() == zero::master_dtype(own.dtype())) {
         group.master = own;
         continue;
       }
-      converted = to(own, DType::f32);
+      converted = to(own, zero::master_dtype(own.dtype()));
       group.master = clone(converted);
     }
   }
   const Aside gradient(tape_, "zero.fp32_gradients", Category::gradients);
-  zeros(tape_, {{largest, Sym::none}}, DType::f32);
+  zeros(tape_, {{largest, Sym::none}}, zero::master_dtype(options_.dtype));
 }
 
 void Zero3::make_buffers() {

@@ -73,12 +73,12 @@ class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
   void on_gradient(const Param& param);
   void reduce();
   std::vector<Tensor> scatter(const std::vector<const Param*>& members);
-  std::vector<Tensor> all_reduce(const std::vector<const Param*>& members);
+  std::vector<Tensor> all_reduce_bucket(const std::vector<const Param*>& members);
   void keep(const Param& param, const Tensor& reduced);
   void keep_on_host(const Param& param, const Tensor& reduced);
   std::vector<Tensor> gradients_of(const SubGroup& group) const;
   void find_overflow();
-  void update(SubGroup& group);
+  void update(SubGroup& group, const Tensor& norm);
 
   Tape& tape_;
   ZeroOptions options_;

@@ -31,7 +31,7 @@ void Zero3::reduce() {
   const std::vector<const Param*> members = std::exchange(members_, {});
   const bool whole = !options_.reduce_scatter && filled_ <= options_.reduce_bucket;
   filled_ = 0;
-  const std::vector<Tensor> reduced = whole ? all_reduce(members) : scatter(members);
+  const std::vector<Tensor> reduced = whole ? all_reduce_bucket(members) : scatter(members);
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (options_.offload_optimizer) {
       keep_on_host(*members[i], reduced[i]);
@@ -57,8 +57,13 @@ std::vector<Tensor> Zero3::scatter(const std::vector<const Param*>& members) {
     buffer = flat::flattened(gradients.front());
   } else {
     buffer = flat::buffer(tape_, OpKind::reduce_copy_in, times(parts, options_.world), options_.dtype);
+    std::vector<const Tensor*> all;
+    for (const Tensor& gradient : gradients)
+      all.push_back(&gradient);
+    const Tensor* const out = &buffer;
+    tape_.run(OpKind::reduce_copy_in, all, {&out, 1}, flat::kCutFlat);
   }
-  const Tensor own = flat::piece(buffer, 0, parts);
+  const Tensor own = flat::piece(buffer, times(parts, options_.rank), parts);
   tape_.run(OpKind::reduce_scatter, {&buffer}, {&own});
   std::vector<Tensor> reduced;
   std::uint64_t at = 0;
@@ -70,25 +75,26 @@ std::vector<Tensor> Zero3::scatter(const std::vector<const Param*>& members) {
 }
 
 // __avg_scatter_contiguous_grads: the product with gradient_predivide_factor is a copy of the bucket.
-std::vector<Tensor> Zero3::all_reduce(const std::vector<const Param*>& members) {
+std::vector<Tensor> Zero3::all_reduce_bucket(const std::vector<const Param*>& members) {
   const Aside aside(tape_, options_.overlap ? kZeroReduceScope : "zero.reduce_copy", Category::communication);
   std::uint64_t elements = 0;
   for (const Param* param : members)
     elements += param->elements;
   const Tensor bucket = flat::piece(bucket_, 0, elements);
-  tape_.run(OpKind::all_reduce, {&bucket}, {&bucket});
+  all_reduce(bucket, ReduceOp::mean);
   const Tensor scaled = bucket * 1.0;
   std::vector<Tensor> reduced;
   std::uint64_t at = 0;
   for (const Param* param : members) {
-    reduced.push_back(flat::piece(scaled, at, param->part));
+    const std::uint64_t first = std::min(times(param->part, options_.rank), param->elements);
+    reduced.push_back(flat::piece(scaled, at + first, std::min(param->part, param->elements - first)));
     at += param->elements;
   }
   return reduced;
 }
 
 void Zero3::keep(const Param& param, const Tensor& reduced) {
-  const Tensor place = flat::piece(gradients_, param.offset, param.part);
+  const Tensor place = flat::piece(gradients_, param.offset, reduced.shape().numel());
   if (first_micro_batch_) {
     copy_into(place, reduced);
   } else {
@@ -141,18 +147,21 @@ void Zero3::find_overflow() {
 void Zero3::step() {
   first_micro_batch_ = true;
   parameters_.release_all();
+  Tensor norm;
   if (!options_.offload_optimizer) {
     if (options_.dtype == DType::f16) find_overflow();
+    std::vector<Tensor> norms;
     for (const SubGroup& group : groups_)
-      zero::norm_of(tape_, gradients_of(group));
+      norms.push_back(zero::norm_of(tape_, gradients_of(group)));
+    if (options_.clips) norm = zero::global_norm(tape_, norms);
   }
   for (SubGroup& group : groups_)
-    update(group);
+    update(group, norm);
   parameters_.gather_persistent();
 }
 
 // _prepare_fp32_grad_for_sub_group and what follows; an offloaded step takes nothing of the GPU.
-void Zero3::update(SubGroup& group) {
+void Zero3::update(SubGroup& group, const Tensor& norm) {
   if (options_.offload_optimizer) {
     if (flat_) {
       const Tensor own = flat::piece(flat_, group.offset, group.elements);
@@ -164,13 +173,13 @@ void Zero3::update(SubGroup& group) {
     const Aside aside(tape_, "zero.fp32_gradients", Category::gradients);
     const std::vector<Tensor> gradients = gradients_of(group);
     const Tensor flat = gradients.size() == 1 ? gradients.front() : cat(gradients, 0, {group.elements, Sym::none});
-    group.master.impl()->grad = to(flat, DType::f32);
+    group.master.impl()->grad = to(flat, group.master.dtype());
   }
-  zero::unscale_and_clip(tape_, group.master.grad(), options_.clips);
+  zero::unscale_and_clip(tape_, group.master.grad(), norm);
   group.step({group.master});
   const Aside aside(tape_, "zero.param_partitions", Category::weights);
   const Tensor own = flat::piece(flat_, group.offset, group.elements);
-  if (own.dtype() != DType::f32) copy_into(own, group.master);
+  if (own.dtype() != group.master.dtype()) copy_into(own, group.master);
   group.master.clear_grad();
 }
 

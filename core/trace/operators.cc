@@ -361,6 +361,10 @@ Tensor stack(std::span<const Tensor> scalars, Sym sym) {
   return result;
 }
 
+void all_reduce(const Tensor& tensor, ReduceOp reduction) {
+  tensor.tape().run(OpKind::all_reduce, {&tensor}, {&tensor}, {0, {static_cast<std::int64_t>(reduction), 0}});
+}
+
 Tensor vector_norm(const Tensor& a) {
   Tensor result = a.tape().empty(OpKind::vector_norm, Shape{}, a.dtype());
   a.tape().run(OpKind::vector_norm, {&a}, {&result});

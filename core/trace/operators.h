@@ -76,6 +76,7 @@ Tensor full(Tape& tape, const Shape& shape, double value, DType dtype);
 Tensor zeros_like(const Tensor& a);
 Tensor arange(Tape& tape, Dim length);
 void copy_into(const Tensor& destination, const Tensor& source);  // only without grad
+void all_reduce(const Tensor& tensor, ReduceOp reduction);        // in place, over all ranks; only without grad
 
 // --- reductions and joins
 // ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ namespace ledger {
 // clang-format off
 #define LEDGER_OPS(X) \
   /* loading and creation */ \
-  X(load_parameter, "param")            /* out0 = parameter number a.i[0] of Trace::parameters, initialised by its name */ \
+  X(load_parameter, "param")            /* out0 = what this rank holds of parameter number a.i[0] of Trace::parameters, initialised by its name; 0 behind its end */ \
   X(load_buffer, "buffer")              /* out0 = rotary inverse frequencies, fp32 [d/2]: theta^(-2i/d), theta = a.x, scaled as Trace::rope says unless a.i[0] = 1 */ \
   X(load_constant, "buffer")            /* out0 = a.x, a scalar */ \
   X(sinusoids, "buffer")                /* out0[p,j] fp32 [P,n]: the sine of p f_j for j < n/2, then the cosine; f_j = 10000^(-2 j / n) */ \
@@ -30,13 +30,13 @@ namespace ledger {
   X(cumsum, "cumsum")                   /* out0 = running sums of in0 along the last dimension */ \
   X(zeros_like, "zeros_like")           /* out0 = 0, an optimizer state */ \
   X(workspace, "workspace")             /* out0: uninitialised scratch memory of a library call; nothing is computed */ \
-  /* collectives, as rank 0 sees them; sizes only, no executor computes them yet */ \
-  X(gather_copy_in, "all_gather_copy_in")      /* shards into this rank's part of an all-gather's output, in its dtype */ \
-  X(all_gather, "_allgather_base_")            /* out0 = the shards of all ranks */ \
-  X(gather_copy_out, "split_with_sizes_copy")  /* out0.. = a unit's parameters, from in0 */ \
-  X(reduce_copy_in, "chunk_cat")               /* out0 = in0.. by rank, padded, in out0's dtype */ \
-  X(reduce_scatter, "_reduce_scatter_base_")   /* out0 = this rank's part of the mean of in0 over all ranks */ \
-  X(all_reduce, "allreduce_")                  /* out0 = mean of in0 over all ranks, in place */ \
+  /* collectives, as one of n ranks sees them; a part is what one rank has, a shard what one rank has of one parameter. a.i[0] of the two that reduce: ReduceOp */ \
+  X(gather_copy_in, "all_gather_copy_in")      /* this rank's part of out0 = in0.. one after the other, in out0's dtype; out0 has n parts */ \
+  X(all_gather, "_allgather_base_")            /* out0 = in0 of all ranks, by rank; without in0 this rank's part of out0 is in place already */ \
+  X(gather_copy_out, "split_with_sizes_copy")  /* in0 has n parts; out0.. = parameters, whose shards stand side by side in each part from element a.i[0] on; a.i[1] = 1: cut flat, else along the first dimension; the last may be padded */ \
+  X(reduce_copy_in, "chunk_cat")               /* out0 has n parts; each = the rank's shards of in0.. side by side, padded with 0; a.i[1] as above */ \
+  X(reduce_scatter, "_reduce_scatter_base_")   /* out0 = this rank's part of in0, reduced over all ranks; it may lie in in0 */ \
+  X(all_reduce, "allreduce_")                  /* out0 = in0 reduced over all ranks, in place */ \
   /* element-wise */ \
   X(to_copy, "_to_copy")                /* out0 = in0 in out0's dtype */ \
   X(clone, "clone")                     /* out0 = in0, same dtype, out0's own strides */ \
@@ -167,6 +167,9 @@ namespace ledger {
 
 // A target of this value counts for nothing: torch.nn.functional.cross_entropy's default ignore_index.
 inline constexpr std::int64_t kIgnoreIndex = -100;
+
+// What a collective makes of the same element of every rank; norm: the root of the sum of squares.
+enum class ReduceOp : std::uint8_t { mean, sum, largest, norm };
 
 enum class OpKind : std::uint8_t {
 #define LEDGER_OP_KIND(kind, name) kind,

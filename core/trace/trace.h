@@ -104,7 +104,17 @@ struct Parameter {
   enum class Role : std::uint8_t { matrix, bias, norm } role = Role::matrix;
   bool trainable = true;
   std::uint64_t elements = 0;  // of the whole parameter, of which the storage may be a shard; 0: as many as it has
+  // What this rank holds of it: so many elements from `first` on, which stand in the storage from `offset` on. None
+  // where `elements` is 0: all of it.
+  std::uint64_t first = 0, held = 0, offset = 0;
 };
+
+// Shard number `rank` of a parameter cut into equal shards of `part` elements, the last of which may be padded.
+inline void set_shard(Parameter& parameter, std::uint64_t elements, std::uint64_t part, std::uint64_t rank) {
+  parameter.elements = elements;
+  parameter.first = times(part, rank) < elements ? times(part, rank) : elements;
+  parameter.held = elements - parameter.first < part ? elements - parameter.first : part;
+}
 
 // A buffer in host memory, which no event mentions: it stays.
 struct HostBuffer {

@@ -8,14 +8,16 @@
 namespace ledger {
 namespace {
 
-Tensor total_norm(Tape& tape, const std::vector<Tensor>& parameters) {
+// Of shards each rank takes the norm of its own; DTensor's full_tensor() puts them together, FSDP1 an all-reduce.
+Tensor total_norm(Tape& tape, const std::vector<Tensor>& parameters, NormOver over) {
   std::vector<Tensor> norms;
   norms.reserve(parameters.size());
   for (const Tensor& parameter : parameters) {
     if (parameter.grad()) norms.push_back(vector_norm(parameter.grad()));
   }
-  if (norms.empty()) return zeros(tape, Shape{}, DType::f32);
-  return vector_norm(stack(norms, Sym::none));
+  const Tensor norm = norms.empty() ? zeros(tape, Shape{}, DType::f32) : vector_norm(stack(norms, Sym::none));
+  if (over == NormOver::shards) all_reduce(norm, ReduceOp::norm);
+  return norm;
 }
 
 struct OptimizerRow {
@@ -54,11 +56,11 @@ bool is_hidden_matrix(const Tensor& parameter) {
                       [&](std::string_view outer) { return name.find(outer) != std::string::npos; });
 }
 
-void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm) {
+void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm, NormOver over) {
   const Tape::Scope scope(tape, "clip_grad_norm");
   const Tape::In in(tape, Category::temporaries);
   const Tape::NoGrad no_grad(tape);
-  const Tensor norm = total_norm(tape, parameters);
+  const Tensor norm = total_norm(tape, parameters, over);
   Tensor coefficient = reciprocal(norm + 1e-6) * max_norm;
   coefficient = clamp_max(coefficient, 1.0);
   for (const Tensor& parameter : parameters) {

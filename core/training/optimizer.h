@@ -9,9 +9,13 @@
 
 namespace ledger {
 
+// Whether every rank has whole gradients, or shards of them.
+enum class NormOver : std::uint8_t { gradients, shards };
+
 // torch.nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True): a norm per gradient, their norm, an in-place
 // scale. Source: torch/nn/utils/clip_grad.py (2.14).
-void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm);
+void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm,
+                    NormOver over = NormOver::gradients);
 
 // States are made lazily, at the first step. `parameters` are the trainable ones, the same list at every step.
 class OptimizerStep {

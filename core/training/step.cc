@@ -73,23 +73,27 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   return model;
 }
 
-DType dtype_of(ShardDtype dtype) {
+// Weights in fp64 leave nothing to mixed precision.
+DType dtype_of(ShardDtype dtype, const TraceOptions& options) {
+  if (options.weights == DType::f64) return DType::f64;
   return dtype == ShardDtype::bf16 ? DType::bf16 : DType::f32;
 }
 
-Fsdp1::Options fsdp1_options(const Recipe& recipe) {
+Fsdp1::Options fsdp1_options(const Recipe& recipe, const TraceOptions& options) {
   return {.world = recipe.dp,
-          .param_dtype = dtype_of(recipe.param_dtype),
-          .reduce_dtype = dtype_of(recipe.reduce_dtype),
+          .rank = options.rank,
+          .param_dtype = dtype_of(recipe.param_dtype, options),
+          .reduce_dtype = dtype_of(recipe.reduce_dtype, options),
           .reshard_after_forward = recipe.reshard_after_forward};
 }
 
-Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe) {
+Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options) {
   const TitanVersion* const titan = titan_version(recipe.stack);
   const bool keeps_last = titan != nullptr && titan->ends_in_root;
   return {.world = times(recipe.dp, recipe.cp),
-          .param_dtype = dtype_of(recipe.param_dtype),
-          .reduce_dtype = dtype_of(recipe.reduce_dtype),
+          .rank = options.rank,
+          .param_dtype = dtype_of(recipe.param_dtype, options),
+          .reduce_dtype = dtype_of(recipe.reduce_dtype, options),
           .reshard_after_forward = recipe.reshard_after_forward,
           .titan_units = recipe.units == Units::titan,
           .kept_from = keeps_last ? kFirstLayerUnit + static_cast<UnitId>(config.num_hidden_layers - 1) : kNoUnit};
@@ -137,11 +141,12 @@ class TrainingLoop {
       : tape_(tape), recipe_(recipe), options_(options), optimizer_(make_optimizer(recipe.optimizer)) {
     tape_.begin_phase("load");
     ModelOptions model = model_options(recipe, options);
-    if (recipe.fsdp == 2) units_ = std::make_unique<Fsdp2>(tape_, fsdp2_options(config, recipe));
-    if (recipe.fsdp == 1) fsdp1_.emplace(tape_, fsdp1_options(recipe));
+    if (recipe.fsdp == 2) units_ = std::make_unique<Fsdp2>(tape_, fsdp2_options(config, recipe, options));
+    if (recipe.fsdp == 1) fsdp1_.emplace(tape_, fsdp1_options(recipe, options));
     model.units = fsdp1_ ? &*fsdp1_ : units_.get();
     if (recipe.zero != 0) {
       ZeroOptions zero = zero_options(recipe, config.hidden_size, model.weights);
+      zero.rank = options.rank;
       zero.clips = options.max_grad_norm > 0;
       zero_ = make_zero(tape_, zero, [this] { return partition_step(); });
       model.units = zero_->units();
@@ -188,7 +193,10 @@ class TrainingLoop {
   void update() {
     if (scaler_) scaler_->unscale(tape_, trained_);
     const bool clips = recipe_.stack != Stack::torchtune;  // clip_grad_norm: null in nearly all of its configs
-    if (clips && options_.max_grad_norm > 0) clip_grad_norm(tape_, trained_, options_.max_grad_norm);
+    if (clips && options_.max_grad_norm > 0) {
+      const NormOver over = recipe_.fsdp != 0 ? NormOver::shards : NormOver::gradients;
+      clip_grad_norm(tape_, trained_, options_.max_grad_norm, over);
+    }
     optimizer_->step(tape_, trained_);
   }
 

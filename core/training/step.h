@@ -19,6 +19,7 @@ struct TraceOptions {
   double lora_alpha = 8;             // adapters are scaled by lora_alpha / rank; PEFT's default
   AdamW adamw;
   double max_grad_norm = 1.0;   // 0: gradients are not clipped
+  std::uint64_t rank = 0;       // of the ranks that share data, whose trace it is
   bool every_pass = false;      // generation: play all passes, however many
   bool cpu_statistics = false;  // layer norms keep mean and rstd as the CPU kernel does (tape.h)
 };

@@ -158,7 +158,7 @@ TEST(Zero12, FlatWeightsArePaddedToTwiceTheRanksInEachGroup) {
   const Prediction p = predicted(zero("2", "5"));
   std::uint64_t with_decay = 0, without = 0;
   for (const Parameter& parameter : p.trace.parameters) {
-    const std::uint64_t elements = p.trace.storages[parameter.storage].shape.numel();
+    const std::uint64_t elements = parameter.elements;
     (parameter.role == Parameter::Role::matrix ? with_decay : without) += elements;
   }
   const Bytes aligned = round_up(with_decay, 10) + round_up(without, 10);
@@ -199,7 +199,7 @@ TEST(Zero12, GradientsOfThePartitionAreKeptWhole) {
     for (const int pass : {0, 1}) {
       for (const Parameter& parameter : p.trace.parameters) {
         if ((parameter.role == Parameter::Role::matrix) != matrices) continue;
-        const std::uint64_t elements = p.trace.storages[parameter.storage].shape.numel();
+        const std::uint64_t elements = parameter.elements;
         if (pass == 0) {
           total += elements;
           continue;
@@ -273,7 +273,7 @@ TEST(Zero12, FlatGradientsAreThereIn16BitsAndIn32) {
   const Prediction p = predicted(zero("2", "4"));
   std::uint64_t with_decay = 0;
   for (const Parameter& parameter : p.trace.parameters) {
-    if (parameter.role == Parameter::Role::matrix) with_decay += p.trace.storages[parameter.storage].shape.numel();
+    if (parameter.role == Parameter::Role::matrix) with_decay += parameter.elements;
   }
   EXPECT_EQ(of(alive(p.trace, "step1.optimizer", true), "zero.fp32_gradients"), (2 + 4) * round_up(with_decay, 8) / 4);
 }
