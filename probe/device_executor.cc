@@ -36,7 +36,7 @@ const char* DeviceExecutor::compute(const Run& run, Operands in, Operands out) {
   if (options_.stop && options_.stop()) return kStopped;
   const KernelFn kernel = device_.kernels()[static_cast<std::size_t>(run.op)];
   if (kernel == nullptr) return "there is no kernel for this operator";
-  Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services()};
+  Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services(), options_.seat};
   kernel(call);
   if (call.error != nullptr) return call.error;
   error_ = device_.queue_error();

@@ -33,6 +33,7 @@ class DeviceExecutor : public CheckedExecutor {
   struct Options {
     bool poison = false;              // memory is NaN before it is written and after it is freed
     std::uint64_t seed = kTokenSeed;  // of tokens, input features and dropout
+    RankSeat seat = {};               // in whose place this process is
     // Called when a phase (index into Trace::phases) has run, while what it left is alive.
     std::function<void(DeviceExecutor&, std::uint32_t)> on_phase_end = nullptr;
     // Asked before every operator; true stops the run there, as if it had failed with kStopped.

@@ -43,6 +43,7 @@ DeviceRun run_on_device(const Trace& trace, const ReplayOptions& options, Measur
   Stops stops(run);
   device::DeviceExecutor executor(trace, device,
                                   {.poison = run.poison,
+                                   .seat = run.seat,
                                    .on_phase_end =
                                        [&](device::DeviceExecutor&, std::uint32_t phase) {
                                          if (run.on_phase_end) run.on_phase_end(phase);

@@ -13,6 +13,7 @@ struct DeviceRun : MeasuredResult {
 
 struct DeviceRunOptions {
   bool poison = false;
+  RankSeat seat = {};                                         // in whose place this process is
   double timeout_s = 0;                                       // 0: none
   std::function<bool()> interrupted = nullptr;                // asked between operators
   std::function<void(std::uint32_t)> on_phase_end = nullptr;  // index into Trace::phases

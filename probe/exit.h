@@ -13,6 +13,7 @@ enum Exit {
   kCheckFailed = 4,
   kTimeOut = 5,
   kBusy = 6,
+  kRankLost = 7,
   kNoGpu = 69,
   kSignal = 128,
 };

@@ -44,7 +44,9 @@ void add_own_flags(CLI::App& app, Flags& flags) {
                  "config.json of the model, - for standard input, or a checkpoint's name such as llama-3-8b")
       ->type_name("FILE|NAME");
   app.add_option("--recipe", flags.recipe, "recipe.json; flags below override it")->type_name("FILE");
-  app.add_option("--json", flags.json, "write the result as JSON, - for standard output")->type_name("FILE");
+  app.add_option("--json", flags.json,
+                 "write the result as JSON, - for standard output; with %r in it every rank writes its own")
+      ->type_name("FILE");
   app.add_flag("--dry-run", flags.dry_run, "predict only: no GPU and no driver needed");
   app.add_option_function<std::string>(
          "--device",
@@ -80,6 +82,16 @@ void add_own_flags(CLI::App& app, Flags& flags) {
          "--explain-oom", flags.explain_oom,
          "read an out-of-memory error (a log's end), or - for standard input; with --model also against its prediction")
       ->type_name("FILE");
+  app.add_option("--as-rank", flags.as_rank,
+                 "stand in for one rank of the recipe's, as 3/8, or worst, that with the highest predicted peak: "
+                 "memory is true, "
+                 "collectives are copies of its own")
+      ->type_name("RANK");
+  app.add_option("--rank-timeout", flags.rank_timeout_s,
+                 "end when another rank does not come, or does not answer, for so many seconds")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str()
+      ->type_name("SECONDS");
   app.add_flag("--allow-busy", flags.allow_busy, "measure on a GPU on which others compute, too (cuda)");
   app.add_option("--timeout", flags.timeout_s, "stop after so many seconds; what was measured is written (cuda)")
       ->check(CLI::NonNegativeNumber)
@@ -154,8 +166,8 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
       "  probe --model config.json --dry-run                        predict\n"
       "  probe --model llama-3-8b --method lora --dry-run           predict, a published model by name\n"
       "  probe --model config.json --device host --json out.json    compute a small model on the CPU and measure\n"
-      "Exit codes: 0 ok, 1 internal, 2 usage, 3 out of memory, 4 --check failed, 5 out of time,\n"
-      "6 GPU busy, 69 no usable GPU, 128+n ended by signal n."};
+      "Exit codes: " +
+      std::string(kExitCodes)};
   add_own_flags(app, parsed.flags);
   add_recipe_flags(app, parsed.flags);
   app.allow_extras();

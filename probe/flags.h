@@ -19,6 +19,7 @@ struct Flags {
   std::vector<std::pair<std::string, std::string>> keys;  // recipe keys given as flags, in order
   std::string generate;                                   // "man" or a shell, or empty
   std::string explain_oom;                                // path of an error text, "-", or empty
+  std::string as_rank;                                    // "3/8", "worst", or empty
   Device device = Device::automatic;
   bool dry_run = false;
   bool list_gpus = false;
@@ -28,6 +29,7 @@ struct Flags {
   bool allow_busy = false;
   bool paranoid = false;
   double timeout_s = 0;  // 0: none
+  double rank_timeout_s = 60;
   std::uint32_t steps = 3;
   std::uint32_t warmup = 1;
   double check_percent = -1;  // < 0: not asked for

@@ -22,6 +22,8 @@
 #include "probe/host/run_host.h"
 #include "probe/inputs.h"
 #include "probe/measured.h"
+#include "probe/ranks/join.h"
+#include "probe/ranks/stand_in.h"
 #include "probe/table.h"
 #include "probe/texts.h"
 
@@ -70,13 +72,13 @@ std::string out_of_memory_sentence(const Prediction& p, const Replay& replay) {
          " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) + ".";
 }
 
-// --check: 0 when measured and predicted peaks are as near as asked, and the losses numbers.
-int check(const Flags& flags, const Prediction& p, const MeasuredResult& run) {
+// --check: 0 when measured and predicted peaks are as near as asked, and the losses numbers (a stand-in has none).
+int check(const Flags& flags, const Prediction& p, const MeasuredResult& run, bool stand_in) {
   if (flags.check_percent < 0) return kOk;
   const auto predicted = static_cast<double>(p.replay.peak_allocated_bytes);
   const double off = std::fabs(static_cast<double>(run.replay.peak_allocated_bytes) - predicted) * 100 / predicted;
   const bool finite =
-      std::all_of(run.losses.begin(), run.losses.end(), [](double loss) { return std::isfinite(loss); });
+      stand_in || std::all_of(run.losses.begin(), run.losses.end(), [](double loss) { return std::isfinite(loss); });
   if (off <= flags.check_percent && finite) return kOk;
   return fail(kCheckFailed, finite ? "measured and predicted allocated peaks differ by " + std::to_string(off) + " %."
                                    : std::string("the loss is not a finite number."));
@@ -84,11 +86,9 @@ int check(const Flags& flags, const Prediction& p, const MeasuredResult& run) {
 
 volatile std::sig_atomic_t signal_received = 0;
 
-// Writes file and table, and says how it ended.
-int finish_run(const Flags& flags, const Prediction& p, const MeasuredResult& run, const DeviceRun* device) {
-  const std::string json = write_measured({&p, &run, flags.steps, flags.warmup, device});
-  const int code = emit(flags, json, measured_table(p, run.replay, run.phase_ms, run.losses));
-  if (code != kOk) return code;
+// Says how it ended.
+int verdict_on(const Flags& flags, const Prediction& p, const MeasuredResult& run, const RankChoice& choice,
+               const DeviceRun* device) {
   switch (run.status) {
     case RunStatus::error:
       return fail(kInternal, "the " + std::string(device == nullptr ? "host" : "CUDA") +
@@ -102,7 +102,28 @@ int finish_run(const Flags& flags, const Prediction& p, const MeasuredResult& ru
     case RunStatus::ok:
       break;
   }
-  return check(flags, p, run);
+  return check(flags, p, run, choice.stand_in);
+}
+
+// Writes file and table, and says how it ended. The file that rank 0 writes is that of the rank which allocated most.
+int finish_run(Flags flags, const Prediction& p, MeasuredResult& run, const DeviceRun* device, Communicator& ranks,
+               const RankChoice& choice) {
+  const RanksOfRun all = leave_ranks(ranks, choice, p, run);
+  const bool first = choice.stand_in || choice.place.rank == 0, each_its_own = name_file_after_rank(flags.json, choice);
+  std::string json = write_measured({&p, &run, flags.steps, flags.warmup, device, &all});
+  if (!all.peaks.empty() && !each_its_own && !fetch_text(ranks, all.worst(), json)) {
+    run.status = RunStatus::error;
+    run.failure = RunFailure{ranks.failure(), 0, kNoStorage};
+  }
+  if (!first && !each_its_own) flags.json.clear();
+  if (!first) flags.quiet = true;
+  const int code =
+      emit(flags, json,
+           measured_table(p, run.replay, run.phase_ms, choice.stand_in ? std::vector<double>() : run.losses) +
+               ranks_table(all));
+  if (code != kOk) return code;
+  if (!ranks.failure().empty() && run.failure) return fail(kRankLost, ranks.failure() + ".");
+  return verdict_on(flags, p, run, choice, device);
 }
 
 // Why no executor can play this trace; empty when one can. `device` as the flag has it.
@@ -127,10 +148,23 @@ std::string not_for_the_host(const Prediction& p) {
   return op.empty() ? "" : "--device host has no kernel for " + op + ", which this recipe runs.";
 }
 
+RankChoice choose_rank(const Flags& flags, const Inputs& inputs) {
+  if (flags.as_rank.empty()) return launched_rank(inputs.recipe, [](const char* name) { return std::getenv(name); });
+  return stand_in_for(flags.as_rank, inputs.recipe, [&](std::uint64_t rank) {
+    PredictOptions options;
+    options.trace.rank = rank;
+    const Result<Prediction> one = predict_run(inputs.config, inputs.recipe, options);
+    return one.ok() ? one.value().replay.peak_allocated_bytes : 0;
+  });
+}
+
 int host_run(const Flags& flags, const Inputs& inputs) {
+  const RankChoice choice = choose_rank(flags, inputs);
+  if (!choice.error.empty()) return fail(kUsage, choice.error + ".");
   PredictOptions options;
   options.steps = flags.steps;
   options.operands = options.record_addresses = true;
+  options.trace.rank = choice.place.rank;
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
   const Prediction& p = prediction.value();
@@ -144,12 +178,15 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   }
   ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
   if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
+  Joined joined = join_ranks(choice, plan_of(p, flags.steps), flags.rank_timeout_s);
+  if (joined.ranks == nullptr) return fail(joined.code, joined.error + ".");
   HostRunOptions host;
-  if (!flags.quiet && isatty(STDERR_FILENO) != 0) {
+  host.executor.ranks = joined.ranks.get();
+  if (!flags.quiet && isatty(STDERR_FILENO) != 0 && (choice.stand_in || choice.place.rank == 0)) {
     host.executor.on_phase_end = [&p](const HostExecutor&, std::uint32_t phase) { show_progress(p.trace, phase); };
   }
-  const HostRun run = run_on_host(p.trace, replay_options, host);
-  return finish_run(flags, p, run, nullptr);
+  HostRun run = run_on_host(p.trace, replay_options, host);
+  return finish_run(flags, p, run, nullptr, *joined.ranks, choice);
 }
 
 constexpr const char* kInstead = ". Use --dry-run to predict, or --device host to compute a small model on the CPU.";
@@ -172,6 +209,12 @@ std::string not_for_the_gpu(const Prediction& p, const device::Kernels& kernels)
 }
 
 int cuda_run(const Flags& flags, Inputs inputs) {
+  const RankChoice choice = choose_rank(flags, inputs);
+  if (!choice.error.empty()) return fail(kUsage, choice.error + ".");
+  const RankSeat seat{choice.place.rank, choice.place.world};
+  if (seat.world > 1 && !choice.stand_in)
+    return fail(kUsage, "ranks run on the host only: --device host, or --as-rank " + std::to_string(seat.rank) + "/" +
+                            std::to_string(seat.world) + " to have this GPU stand in for one.");
   const std::string why = cuda::why_not(cuda::collect_facts());
   if (!why.empty()) return fail(kNoGpu, why + kInstead);
   const DeviceFacts facts = cuda::gpu_facts();
@@ -179,6 +222,7 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   PredictOptions options;
   options.steps = flags.steps;
   options.operands = options.record_addresses = true;
+  options.trace.rank = seat.rank;
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
   const Prediction& p = prediction.value();
@@ -192,15 +236,16 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   }
   ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
   if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
-  DeviceRunOptions run_options{.poison = flags.paranoid, .timeout_s = flags.timeout_s};
+  DeviceRunOptions run_options{.poison = flags.paranoid, .seat = seat, .timeout_s = flags.timeout_s};
   run_options.interrupted = [] { return signal_received != 0; };
   if (!flags.quiet && isatty(STDERR_FILENO) != 0) {
     run_options.on_phase_end = [&p](std::uint32_t phase) { show_progress(p.trace, phase); };
   }
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  const DeviceRun run = run_on_device(p.trace, replay_options, *gpu.device, run_options);
-  return finish_run(flags, p, run, &run);
+  DeviceRun run = run_on_device(p.trace, replay_options, *gpu.device, run_options);
+  StandIn ranks(seat.rank, seat.world);
+  return finish_run(flags, p, run, &run, ranks, choice);
 }
 
 // Without a model the text alone; with one, its prediction as well.

@@ -52,9 +52,7 @@ std::string man(std::span<const FlagRow> flags) {
   for (const FlagRow& flag : flags) {
     if (!flag.group.empty()) text += man_flag(flag);
   }
-  return text +
-         ".SH EXIT STATUS\n0 ok, 1 internal error, 2 usage, 3 out of memory (a result: the JSON is complete), 4 "
-         "\\-\\-check failed, 69 no usable GPU.\n";
+  return text + ".SH EXIT STATUS\n" + replaced(kExitCodes, "-", "\\-") + "\n";
 }
 
 std::string markdown_row(const FlagRow& flag) {
@@ -80,9 +78,7 @@ std::string markdown(std::span<const FlagRow> flags) {
   for (const FlagRow& flag : flags) {
     if (!flag.group.empty()) text += markdown_row(flag);
   }
-  return text +
-         "\nExit codes: 0 ok, 1 internal error, 2 usage, 3 out of memory (a result: the JSON is complete), 4 `--check` "
-         "failed,\n69 no usable GPU.\n";
+  return text + "\nExit codes: " + replaced(kExitCodes, "--check", "`--check`") + "\n";
 }
 
 std::string joined(const std::vector<std::string>& words) {

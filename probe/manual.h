@@ -18,6 +18,10 @@ struct FlagRow {
   bool takes_value = true;
 };
 
+inline constexpr const char* kExitCodes =
+    "0 ok, 1 internal error, 2 usage, 3 out of memory (a result: the JSON is complete), 4 --check failed,\n"
+    "5 out of time, 6 GPU busy, 7 a rank did not come or was lost, 69 no usable GPU, 128+n ended by signal n.";
+
 inline constexpr const char* kManuals[] = {"man", "markdown", "bash", "zsh", "fish"};
 
 // One of kManuals; empty for no such kind.

@@ -7,6 +7,7 @@
 #include "core/answer/report.h"
 #include "core/api.h"
 #include "probe/card.h"
+#include "probe/ranks/gathered.h"
 
 namespace ledger {
 namespace {
@@ -136,14 +137,44 @@ void write_gpu(JsonWriter& out, const DeviceFacts& f) {
   out.member("wsl", f.wsl).member("clean", f.clean);
 }
 
-void write_environment(JsonWriter& out, const DeviceRun* device) {
+void write_world(JsonWriter& out, const RanksOfRun* ranks) {
+  const RankPlace place = ranks == nullptr ? RankPlace() : ranks->place;
+  out.key("world").begin_object().member("size", place.world).member("rank", place.rank);
+  out.member("launcher", place.launcher).key("emulated");
+  if (ranks != nullptr && ranks->stand_in) {
+    out.begin_object().member("collectives", "local-copy").end_object();
+  } else {
+    out.null();
+  }
+  out.end_object();
+}
+
+// One a rank, where several ran and none was lost.
+void write_ranks(JsonWriter& out, const RanksOfRun* ranks) {
+  if (ranks == nullptr || ranks->peaks.empty()) return;
+  out.key("ranks").begin_array();
+  for (std::size_t i = 0; i < ranks->peaks.size(); ++i) {
+    const RankPeaks& p = ranks->peaks[i];
+    out.begin_object().member("rank", static_cast<std::uint64_t>(i));
+    out.key("peaks").begin_object().member("tensor_bytes", p.tensor_bytes);
+    out.member("workspace_bytes", p.workspace_bytes).member("allocated_bytes", p.allocated_bytes);
+    out.member("reserved_bytes", p.reserved_bytes).end_object();
+    out.member("predicted_allocated_bytes", p.predicted_allocated_bytes);
+    out.member("events_identical", p.events_identical).end_object();
+  }
+  out.end_array();
+}
+
+void write_environment(JsonWriter& out, const DeviceRun* device, const RanksOfRun* ranks) {
   out.key("environment").begin_object().member("device", device == nullptr ? "host" : "cuda");
   if (device != nullptr) {
     write_gpu(out, device->facts);
   } else {
     out.key("gpu").null();
   }
-  out.member("os", "linux").end_object();
+  out.member("os", "linux");
+  write_world(out, ranks);
+  out.end_object();
 }
 
 // Device-wide bytes, apart from the allocator's; what could not be had is null.
@@ -164,7 +195,8 @@ void write_device_memory(JsonWriter& out, const DeviceRun* device) {
   out.end_object();
 }
 
-void write_not_measured(JsonWriter& out, const DeviceRun* device) {
+void write_not_measured(JsonWriter& out, const MeasuredRun& m) {
+  const DeviceRun* const device = m.device;
   out.key("not_measured").begin_array();
   if (device == nullptr) {
     out.value("device_bytes");
@@ -172,6 +204,10 @@ void write_not_measured(JsonWriter& out, const DeviceRun* device) {
     if (!device->memory.context_bytes) out.value("context_bytes");
     if (!device->memory.grown_bytes) out.value("grown_bytes");
     if (device->facts.wsl) out.value("device_bytes");  // the driver may spill into system memory without a word
+  }
+  if (m.ranks != nullptr && m.ranks->stand_in && m.ranks->place.world > 1) {
+    out.value("loss");
+    out.value("collectives");
   }
   out.end_array();
 }
@@ -196,7 +232,7 @@ std::string write_measured(const MeasuredRun& m) {
   out.key("tool").begin_object().member("name", "probe").member("version", version());
   out.member("backend", m.device == nullptr ? "host" : "cuda").end_object();
   out.member("status", run_status_name(m.run->status));
-  write_environment(out, m.device);
+  write_environment(out, m.device, m.ranks);
   write_model(out, p);
   out.key("recipe");
   write_recipe(out, p.recipe);
@@ -220,7 +256,8 @@ std::string write_measured(const MeasuredRun& m) {
   write_peaks(out, p.trace, p.replay, nullptr);
   write_phases(out, p.trace, p.replay);
   out.member("events_identical", identical(p.replay, replay)).end_object();
-  write_not_measured(out, m.device);
+  write_ranks(out, m.ranks);
+  write_not_measured(out, m);
   write_error(out, m);
   out.end_object();
   return out.take();

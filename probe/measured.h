@@ -8,12 +8,15 @@
 
 namespace ledger {
 
+struct RanksOfRun;
+
 struct MeasuredRun {
   const Prediction* prediction = nullptr;  // of the same trace; its trace is what ran
   const MeasuredResult* run = nullptr;
   std::uint32_t steps = 0;
   std::uint32_t warmup = 0;
   const DeviceRun* device = nullptr;  // the same run, where it was on a GPU; null on the host
+  const RanksOfRun* ranks = nullptr;  // which rank of how many it was; null: the only one
 };
 
 // Every event, address and sample agreed.

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/answer/letters.h"
+#include "probe/ranks/gathered.h"
 
 namespace ledger {
 namespace {
@@ -151,6 +152,28 @@ std::string measured_table(const Prediction& p, const Replay& measured, const st
   for (std::size_t i = 0; i < losses.size(); ++i)
     append(out, "%s%.6g", i == 0 ? "; loss " : ", ", losses[i]);
   return out + "\n";
+}
+
+std::string ranks_table(const RanksOfRun& ranks) {
+  std::string out;
+  if (ranks.stand_in) {
+    append(out,
+           "\nrank %" PRIu64 " of %" PRIu64
+           ", by one process in its place: memory is true, what other ranks would "
+           "have sent are copies of its own, and losses mean nothing\n",
+           ranks.place.rank, ranks.place.world);
+  }
+  if (ranks.peaks.empty()) return out;
+  append(out, "\n%-6s %16s %16s %14s %16s   %s\n", "rank", "predicted", "measured", "difference", "reserved", "events");
+  for (std::size_t i = 0; i < ranks.peaks.size(); ++i) {
+    const RankPeaks& p = ranks.peaks[i];
+    const auto difference =
+        static_cast<std::int64_t>(p.allocated_bytes) - static_cast<std::int64_t>(p.predicted_allocated_bytes);
+    append(out, "%-6zu %16s %16s %12" PRId64 " B %16s   %s\n", i, human_bytes(p.predicted_allocated_bytes).c_str(),
+           human_bytes(p.allocated_bytes).c_str(), difference, human_bytes(p.reserved_bytes).c_str(),
+           p.events_identical ? "identical" : "different");
+  }
+  return out;
 }
 
 std::string gpu_table() {

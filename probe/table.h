@@ -7,6 +7,8 @@
 
 namespace ledger {
 
+struct RanksOfRun;
+
 // "12.34 GiB", "512 B": binary units, always printed.
 std::string human_bytes(Bytes bytes);
 
@@ -19,6 +21,9 @@ std::string prediction_table(const Prediction& prediction);
 // Predicted beside measured allocated peaks, phase by phase.
 std::string measured_table(const Prediction& prediction, const Replay& measured, const std::vector<double>& phase_ms,
                            const std::vector<double>& losses);
+
+// A line a rank, where several ran; what a stand-in is, where one ran for many; else nothing.
+std::string ranks_table(const RanksOfRun& ranks);
 
 std::string gpu_table();
 

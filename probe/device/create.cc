@@ -26,6 +26,18 @@ struct Centred {
   LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return centre + centred_value(hash + i, scale); }
 };
 
+// The first `held` of them, and 0 behind: the last shard's padding.
+struct Shard {
+  Centred values;
+  std::uint64_t held;
+  LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return i < held ? values(i) : 0.0; }
+};
+
+// Where this rank's part of the batch begins.
+std::uint64_t first_input(const Call& call) {
+  return call.seed + call.seat.rank * call.out[0].numel();
+}
+
 struct Token {
   std::uint64_t seed, vocab;
   LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const {
@@ -63,8 +75,9 @@ void load_parameter(Call& call) {
   }
   const Parameter& parameter = call.trace.parameters[index];
   const bool norm = parameter.role == Parameter::Role::norm;
-  generate<double>(call, call.out[0],
-                   Centred{fnv1a64(parameter.name), norm ? 1.0 : 0.0, norm ? kNormScale : kWeightScale});
+  const std::uint64_t first = fnv1a64(parameter.name) + parameter.first;
+  const std::uint64_t held = parameter.elements == 0 ? call.out[0].numel() : parameter.held;
+  generate<double>(call, call.out[0], Shard{{first, norm ? 1.0 : 0.0, norm ? kNormScale : kWeightScale}, held});
 }
 
 void load_buffer(Call& call) {
@@ -91,11 +104,11 @@ void load_tokens(Call& call) {
     call.error = "the trace states no vocabulary";
     return;
   }
-  generate<double>(call, call.out[0], Token{call.seed, call.trace.vocab_size});
+  generate<double>(call, call.out[0], Token{first_input(call), call.trace.vocab_size});
 }
 
 void load_values(Call& call) {
-  generate<double>(call, call.out[0], Centred{call.seed, 0, 1});
+  generate<double>(call, call.out[0], Centred{first_input(call), 0, 1});
 }
 
 void eye(Call& call) {

@@ -245,7 +245,7 @@ struct OfInteger {
 
 void dropout(Call& call) {
   const Strips<3> strips(call.out[0], {call.out[0], call.out[1], call.in[0]});
-  const std::uint64_t place = host::dropout_place(call.seed, call.trace, call.run, call.forward_pass);
+  const std::uint64_t place = host::dropout_place(call.seed + call.seat.rank, call.trace, call.run, call.forward_pass);
   if (needs_double(call)) {
     for_elements(call, strips.count(), Dropout<double>{strips, place, 1 - call.attr.x});
   } else {

@@ -25,6 +25,14 @@ void fill(Call& call);
 void causal_mask(Call& call);
 void nothing(Call& call);
 
+// collective.cc
+void gather_copy_in(Call& call);
+void all_gather(Call& call);
+void gather_copy_out(Call& call);
+void reduce_copy_in(Call& call);
+void reduce_scatter(Call& call);
+void all_reduce(Call& call);
+
 // elementwise.cc
 void copy(Call& call);
 void unary(Call& call);

@@ -6,6 +6,7 @@
 
 #include "probe/host/kernels.h"
 #include "probe/host/strips.h"
+#include "probe/ranks/stand_in.h"
 
 namespace ledger {
 namespace {
@@ -21,7 +22,10 @@ Bytes slack_bytes(Bytes bytes) {
 }  // namespace
 
 HostExecutor::HostExecutor(const Trace& trace, HostStore& store, Options options)
-    : CheckedExecutor(trace), store_(store), options_(std::move(options)) {}
+    : CheckedExecutor(trace), store_(store), options_(std::move(options)) {
+  static StandIn alone(0, 1);
+  if (options_.ranks == nullptr) options_.ranks = &alone;
+}
 
 void HostExecutor::after_birth(StorageId storage, std::byte* memory) {
   if (!options_.poison) return;
@@ -41,7 +45,7 @@ void HostExecutor::before_death(StorageId storage, std::byte* memory) {
 }
 
 const char* HostExecutor::compute(const Run& run, Operands in, Operands out) {
-  host::KernelCall call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), host_memory_};
+  host::KernelCall call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), host_memory_, options_.ranks};
   host::kKernels[static_cast<std::size_t>(run.op)](call);
   return call.error;
 }

@@ -17,6 +17,7 @@ class HostExecutor : public CheckedExecutor {
   struct Options {
     bool poison = false;
     std::uint64_t seed = kTokenSeed;  // of tokens, input features and dropout
+    Communicator* ranks = nullptr;    // of which this is one; null: the only one
     // Called when a phase (index into Trace::phases) has run, while what it left is alive.
     std::function<void(const HostExecutor&, std::uint32_t)> on_phase_end = nullptr;
   };

@@ -12,6 +12,7 @@
 
 #include "core/base/dtype.h"
 #include "core/trace/trace.h"
+#include "probe/ranks/communicator.h"
 
 namespace ledger::host {
 
@@ -103,7 +104,10 @@ struct KernelCall {
   const Run& run;
   std::uint64_t forward_pass;  // how many forward phases have begun
   HostMemory& host_memory;
-  const char* error = nullptr;  // set by a kernel that cannot do what it was asked
+  Communicator* ranks = nullptr;  // of which this is one; null where a kernel is called by itself
+  const char* error = nullptr;    // set by a kernel that cannot do what it was asked
+
+  std::uint64_t rank() const { return ranks == nullptr ? 0 : ranks->rank(); }
 };
 
 using KernelFn = void (*)(KernelCall&);

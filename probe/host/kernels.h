@@ -30,6 +30,14 @@ void not_computed(KernelCall& call);  // marks operators that the host has no ke
 void copy_to_host(KernelCall& call);
 void copy_from_host(KernelCall& call);
 
+// kernels_collective.cc
+void gather_copy_in(KernelCall& call);
+void all_gather(KernelCall& call);
+void gather_copy_out(KernelCall& call);
+void reduce_copy_in(KernelCall& call);
+void reduce_scatter(KernelCall& call);
+void all_reduce(KernelCall& call);
+
 // kernels_elementwise.cc
 void copy(KernelCall& call);
 void add(KernelCall& call);

@@ -17,8 +17,11 @@ void load_parameter(KernelCall& call) {
   const Parameter& parameter = call.trace.parameters[index];
   const bool norm = parameter.role == Parameter::Role::norm;
   const std::uint64_t hash = fnv1a64(parameter.name);
+  const std::uint64_t first = hash + parameter.first;
+  const std::uint64_t held = parameter.elements == 0 ? call.out[0].numel() : parameter.held;
   generate<double>(call.out[0], [&](std::uint64_t i) {
-    return norm ? 1 + centred_value(hash + i, kNormScale) : centred_value(hash + i, kWeightScale);
+    if (i >= held) return 0.0;  // the last shard's padding
+    return norm ? 1 + centred_value(first + i, kNormScale) : centred_value(first + i, kWeightScale);
   });
 }
 
@@ -46,12 +49,13 @@ void load_tokens(KernelCall& call) {
     call.error = "the trace states no vocabulary";
     return;
   }
-  generate<double>(call.out[0],
-                   [&](std::uint64_t i) { return static_cast<double>(splitmix64(call.seed + i) % vocab); });
+  const std::uint64_t first = call.seed + call.rank() * call.out[0].numel();  // each rank has its part of the batch
+  generate<double>(call.out[0], [&](std::uint64_t i) { return static_cast<double>(splitmix64(first + i) % vocab); });
 }
 
 void load_values(KernelCall& call) {
-  generate<double>(call.out[0], [&](std::uint64_t i) { return centred_value(call.seed + i, 1); });
+  const std::uint64_t first = call.seed + call.rank() * call.out[0].numel();
+  generate<double>(call.out[0], [&](std::uint64_t i) { return centred_value(first + i, 1); });
 }
 
 void eye(KernelCall& call) {

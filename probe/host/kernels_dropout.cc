@@ -25,7 +25,7 @@ namespace {
 template <class C>
 void drop(KernelCall& call) {
   const std::array<HostView, 3> operands = {call.out[0], call.out[1], call.in[0]};
-  const std::uint64_t place = dropout_place(call.seed, call.trace, call.run, call.forward_pass);
+  const std::uint64_t place = dropout_place(call.seed + call.rank(), call.trace, call.run, call.forward_pass);
   const double kept = 1 - call.attr.x;
   const C scale = static_cast<C>(1 / kept);
   const std::size_t width = operands[0].last_size();

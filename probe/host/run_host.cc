@@ -13,9 +13,23 @@ void keep_gradients(const Trace& trace, const HostExecutor& executor, std::vecto
     if (!executor.alive(parameter.gradient)) continue;
     const auto same_name = [&](const NamedTensor& t) { return t.name == parameter.name; };
     auto place = std::find_if(kept.begin(), kept.end(), same_name);
-    if (place == kept.end()) place = kept.insert(place, {parameter.name, {}});
+    if (place == kept.end()) place = kept.insert(place, {parameter.name, {}, 0});
     place->values = executor.read(parameter.gradient);
   }
+}
+
+std::vector<NamedTensor> weights_of(const Trace& trace, const HostExecutor& executor) {
+  std::vector<NamedTensor> all;
+  for (const Parameter& parameter : trace.parameters) {
+    if (!executor.alive(parameter.storage)) continue;
+    std::vector<double> values = executor.read(parameter.storage);
+    if (parameter.elements != 0) {
+      const auto begin = values.begin() + static_cast<std::ptrdiff_t>(parameter.offset);
+      values = std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(parameter.held));
+    }
+    all.push_back({parameter.name, std::move(values), parameter.first});
+  }
+  return all;
 }
 
 }  // namespace
@@ -30,9 +44,11 @@ std::string first_not_computed(const Trace& trace) {
 HostRun run_on_host(const Trace& trace, const ReplayOptions& options, const HostRunOptions& host) {
   HostRun result;
   HostExecutor::Options executor_options = host.executor;
-  if (host.keep_gradients) {
+  if (host.keep_gradients || host.keep_weights) {
     executor_options.on_phase_end = [&](const HostExecutor& executor, std::uint32_t phase) {
-      if (trace.phases[phase].ends_with("backward")) keep_gradients(trace, executor, result.gradients);
+      const bool backward = trace.phases[phase].ends_with("backward");
+      if (host.keep_gradients && backward) keep_gradients(trace, executor, result.gradients);
+      if (host.keep_weights && phase + 1 == trace.phases.size()) result.weights = weights_of(trace, executor);
       if (host.executor.on_phase_end) host.executor.on_phase_end(executor, phase);
     };
   }

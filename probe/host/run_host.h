@@ -14,16 +14,19 @@ struct HostRunOptions {
   HostExecutor::Options executor;
   Bytes memory_limit = kOverflow;  // of this process's memory; the card's is in ReplayOptions
   bool keep_gradients = false;
+  bool keep_weights = false;
 };
 
 struct NamedTensor {
   std::string name;  // of the parameter
   std::vector<double> values;
+  std::uint64_t first = 0;  // of the whole parameter, where this rank has a shard
 };
 
 struct HostRun : MeasuredResult {
   // Of the last backward phase at whose end the parameter's latest gradient was alive.
   std::vector<NamedTensor> gradients;
+  std::vector<NamedTensor> weights;  // after the last step: what this rank holds of each
 };
 
 // The first operator of `trace` that the host has no kernel for, by its ATen name; empty when it can all be computed.

@@ -30,7 +30,7 @@ bool check_ops(JsonWriter& out, MeasuredDevice& gpu, std::uint32_t seed) {
   out.key("failures").begin_array();
   for (const op_cases::OpCase& c : op_cases::all_cases(seed)) {
     const Trace trace = op_cases::trace_of(c);
-    device::DeviceExecutor executor(trace, gpu, {.poison = true});
+    device::DeviceExecutor executor(trace, gpu, {.poison = true, .seat = op_cases::kSeat});
     const op_cases::OpResult got = op_cases::run_case(c, trace, executor, gpu.store());
     const std::string problem = op_cases::disagreement(c, got, op_cases::on_host(c));
     ++count;

@@ -5,7 +5,9 @@ Needs build/bin/probe and build/bin/predict_cli (scripts/test builds them) and t
 
 import copy
 import json
+import os
 import pathlib
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -172,6 +174,29 @@ class Documents(unittest.TestCase):
         answer = core(["compare " + json.dumps({"measured": measured})])[0]
         self.valid("comparison", answer["comparison"])
         self.assertEqual([row["difference_bytes"] for row in answer["comparison"]["phases"]], [0] * 5)
+
+    def test_measured_by_ranks(self):
+        """Two ranks that run, and one process in the place of another one's."""
+        command = [BIN / "probe", "--model", ROOT / "docs/examples/tiny-llama.json", "--device", "host", "--seq", "16", "--dp", "2",
+                   "--zero", "2", "--quiet", "--json", "-"]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        world = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="localhost", PROBE_MASTER_PORT=port)
+        ranks = [subprocess.Popen(command, env=dict(world, RANK=str(rank)), stdout=subprocess.PIPE, text=True) for rank in range(2)]
+        texts = [rank.communicate(timeout=120)[0] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0])
+        self.assertEqual(texts[1], "")
+        alone = subprocess.run(command + ["--as-rank", "1/2"], capture_output=True, text=True, check=True).stdout
+        for text in (texts[0], alone):
+            measured = json.loads(text)
+            self.valid("measured", measured)
+            self.adds_up(measured)
+            self.assertEqual(measured["environment"]["world"]["size"], 2)
+            self.assertTrue(measured["prediction"]["events_identical"])
+        measured = json.loads(texts[0])
+        self.assertEqual([row["rank"] for row in measured["ranks"]], [0, 1])
+        self.assertEqual(measured["peaks"]["allocated_bytes"], max(row["peaks"]["allocated_bytes"] for row in measured["ranks"]))
 
     def test_measured_on_a_gpu(self):
         """Files of a GPU run, however it ends, made by the emulated device."""

@@ -4,6 +4,7 @@
 
 #include "emulated_device.h"
 #include "probe/host/run_host.h"
+#include "probe/ranks/stand_in.h"
 #include "step_cases.h"
 #include "tests/probe/tiny_models.h"
 
@@ -17,9 +18,9 @@ struct EmulatedRun {
   std::uint64_t products = 0;
 };
 
-EmulatedRun run_emulated(const Trace& trace, const ReplayOptions& options, bool with_library) {
+EmulatedRun run_emulated(const Trace& trace, const ReplayOptions& options, bool with_library, RankSeat seat = {}) {
   emulated::EmulatedDevice device(with_library);
-  device::DeviceExecutor executor(trace, device, {.poison = true});
+  device::DeviceExecutor executor(trace, device, {.poison = true, .seat = seat});
   EmulatedRun result;
   result.replay = replay(trace, options, &executor, &device.store());
   executor.finish();
@@ -54,6 +55,42 @@ TEST_P(EmulatedSteps, LoseWhatTheHostLoses) {
     EXPECT_EQ(got.replay.addresses, host.replay.addresses);
     EXPECT_EQ(got.replay.peak_reserved_bytes, host.replay.peak_reserved_bytes);
   }
+}
+
+constexpr StepCase kShared[] = {
+    {"ddp", tiny::kLlama, [](Recipe&) {}},
+    {"fsdp1", tiny::kLlama, [](Recipe& r) { r.fsdp = 1; }},
+    {"fsdp2", tiny::kLlama, [](Recipe& r) { r.fsdp = 2; }},
+    {"zero1", tiny::kLlama, [](Recipe& r) { r.zero = 1; }},
+    {"zero2", tiny::kLlama, [](Recipe& r) { r.zero = 2; }},
+    {"zero3", tiny::kLlama, [](Recipe& r) { r.zero = 3; }},
+};
+
+class EmulatedStandIns : public testing::TestWithParam<StepCase> {};
+INSTANTIATE_TEST_SUITE_P(All, EmulatedStandIns, testing::ValuesIn(kShared), [](const auto& c) { return c.param.name; });
+
+// In the place of rank 1 of 2, with copies for what the other would send: memory as predicted, the same copies as the
+// host's.
+TEST_P(EmulatedStandIns, DoWhatTheHostsDo) {
+  Recipe recipe;
+  recipe.dp = 2;
+  recipe.seq = 12;
+  GetParam().set(recipe);
+  const Trace trace = tiny::trace(GetParam().config, recipe, {.steps = 3, .rank = 1});
+  ReplayOptions options;
+  options.record_addresses = true;
+  StandIn ranks(1, 2);
+  HostRunOptions host_options;
+  host_options.executor.ranks = &ranks;
+  const HostRun host = run_on_host(trace, options, host_options);
+  ASSERT_FALSE(host.failure) << host.failure->what;
+  const EmulatedRun got = run_emulated(trace, options, true, {1, 2});
+  ASSERT_FALSE(got.failure) << got.failure->what;
+  ASSERT_EQ(got.losses.size(), host.losses.size());
+  for (std::size_t i = 0; i < got.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], host.losses[i], 2e-3 * host.losses[i]) << "loss " << i;
+  EXPECT_EQ(got.replay.addresses, host.replay.addresses);
+  EXPECT_EQ(got.replay.addresses, replay(trace, options).addresses);
 }
 
 // fp32 throughout: only the order of sums differs.

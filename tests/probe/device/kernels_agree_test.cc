@@ -18,7 +18,7 @@ constexpr std::uint32_t kSeed = 20240229;
 OpResult on_emulated(const OpCase& c, bool with_library) {
   const Trace trace = trace_of(c);
   emulated::EmulatedDevice device(with_library);
-  device::DeviceExecutor executor(trace, device, {.poison = true});
+  device::DeviceExecutor executor(trace, device, {.poison = true, .seat = kSeat});
   OpResult result = run_case(c, trace, executor, device.store());
   if (result.failure.empty()) result.failure = device.settle();
   return result;

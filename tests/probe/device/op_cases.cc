@@ -74,6 +74,7 @@ class Maker {
   void optimizers();
   void routing();
   void quantisation();
+  void collectives();
 
  private:
   void attention_case(OpKind forward, OpKind backward, DType dtype, const Sizes& q, std::uint64_t kv_heads,
@@ -568,6 +569,28 @@ void Maker::quantisation() {
   }
 }
 
+// Of three ranks: parameters of 5 rows and of 7 elements have shards of 2 rows and of 3 elements, cut flat of 7 and 3.
+void Maker::collectives() {
+  constexpr Attr kRows{0, {2, 0}}, kFlat{0, {2, 1}};
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const TestTensor matrix = random(dtype, {5, 4}), reversed = random(dtype, {5, 4}, -1, 1, kReversed);
+    const TestTensor row = random(dtype, {7}), other = random(DType::f32, {2, 3});
+    const std::string type = title(dtype);
+    add(type, OpKind::gather_copy_in, {other, random(dtype, {5})}, {random(dtype, {33})});
+    add(type, OpKind::all_gather, {random(dtype, {2, 2})}, {like(random(dtype, {12}), dtype)});
+    add("in place " + type, OpKind::all_gather, {}, {random(dtype, {12})});
+    add(type, OpKind::gather_copy_out, {random(dtype, {3 * 13})}, {like(matrix, dtype), like(row, dtype)}, kRows);
+    add("flat " + type, OpKind::gather_copy_out, {random(dtype, {3 * 12})}, {like(matrix, dtype), like(row, dtype)},
+        kFlat);
+    const TestTensor parts = random(DType::f32, {33}), flat_parts = random(dtype, {30});
+    add(type, OpKind::reduce_copy_in, {reversed, row}, {like(parts, DType::f32)});
+    add("flat " + type, OpKind::reduce_copy_in, {matrix, row}, {like(flat_parts, dtype)}, kFlat);
+    add(type, OpKind::reduce_scatter, {random(dtype, {12})}, {like(random(dtype, {4}), dtype)});
+    const TestTensor held = random(dtype, {9});
+    add(type, OpKind::all_reduce, {held}, {held});
+  }
+}
+
 }  // namespace
 
 std::vector<OpCase> all_cases(std::uint32_t seed) {
@@ -588,6 +611,7 @@ std::vector<OpCase> all_cases(std::uint32_t seed) {
   maker.optimizers();
   maker.routing();
   maker.quantisation();
+  maker.collectives();
   return std::move(maker.cases);
 }
 

@@ -7,12 +7,17 @@
 #include <string>
 
 #include "probe/host/host_executor.h"
+#include "probe/ranks/shard_moves.h"
+#include "probe/ranks/stand_in.h"
 #include "tests/probe/test_tensor.h"
 
 namespace ledger::op_cases {
 
 using one_op::Sizes;
 using one_op::TestTensor;
+
+// Every case runs as the second of three ranks, in whose place one process is.
+inline constexpr RankSeat kSeat{1, 3};
 
 struct OpCase {
   std::string name;
@@ -77,7 +82,11 @@ OpResult run_case(const OpCase& c, const Trace& trace, Executor& executor, Segme
 inline OpResult on_host(const OpCase& c) {
   const Trace trace = trace_of(c);
   HostStore store;
-  HostExecutor executor(trace, store, {.poison = true});
+  StandIn ranks(kSeat.rank, kSeat.world);
+  HostExecutor::Options options;
+  options.poison = true;
+  options.ranks = &ranks;
+  HostExecutor executor(trace, store, options);
   return run_case(c, trace, executor, store);
 }
 

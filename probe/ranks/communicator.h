@@ -1,0 +1,62 @@
+// communicator.h - what the ranks of a run say to each other: the collectives of a trace.
+//
+// Buffers are dense and lie where the executor computes. Every call has a deadline; the first that fails ends it for
+// good (`failure` says why), and the others of its ranks with it. Reductions add in the order of ranks, so that every
+// run has the same bits. Implementations: host_communicator.h over sockets, stand_in.h for one process alone. One over
+// a GPU library differs in where buffers lie and in waiting for its stream before it says that all is well.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/base/dtype.h"
+#include "core/trace/ops.h"
+
+namespace ledger {
+
+struct RankBuffer {
+  std::byte* data = nullptr;
+  std::uint64_t count = 0;  // elements
+  DType dtype = DType::u8;
+
+  Bytes bytes() const { return times(count, element_bytes(dtype)); }
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  std::uint64_t rank() const { return rank_; }
+  std::uint64_t world() const { return world_; }
+
+  // `whole` has a part of each rank; this rank's is in place.
+  virtual bool all_gather(const RankBuffer& whole) = 0;
+  virtual bool all_reduce(const RankBuffer& buffer, ReduceOp op) = 0;
+  // This rank's part of `whole` into `part`, which may be that part itself.
+  virtual bool reduce_scatter(const RankBuffer& whole, const RankBuffer& part, ReduceOp op) = 0;
+  virtual bool broadcast(const RankBuffer& buffer, std::uint64_t root) = 0;
+  // As many equal pieces as ranks: piece r goes to rank r, and comes from it.
+  virtual bool all_to_all(const RankBuffer& out, const RankBuffer& in) = 0;
+  virtual bool send(const RankBuffer& buffer, std::uint64_t to) = 0;
+  virtual bool receive(const RankBuffer& buffer, std::uint64_t from) = 0;
+  // This rank gives up: the others end with `why` instead of waiting for it.
+  virtual void abort(const std::string& why) = 0;
+
+  const std::string& failure() const { return failure_; }  // in English; empty while all is well
+
+ protected:
+  Communicator(std::uint64_t rank, std::uint64_t world) : rank_(rank), world_(world) {}
+  bool fail(const std::string& why) {
+    if (failure_.empty()) failure_ = why;
+    return false;
+  }
+
+ private:
+  std::uint64_t rank_, world_;
+  std::string failure_;
+};
+
+}  // namespace ledger
