@@ -280,6 +280,8 @@ int run(const Flags& flags) {
   if (!flags.explain_oom.empty()) return explain_error(flags);
   const Inputs inputs = read_inputs(flags);
   if (inputs.code != kOk) return inputs.code;
+  if (flags.dry_run && !flags.as_rank.empty())
+    return fail(kUsage, "--as-rank runs and measures one rank; --dry-run predicts the first of a recipe's.");
   if (flags.dry_run) return dry_run(flags, inputs);
   if (flags.device == Device::host) return host_run(flags, inputs);
   return cuda_run(flags, inputs);

@@ -2,15 +2,11 @@
 // asked.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "core/api.h"
+#include "program.h"
 #include "tests/answer/json_path.h"
 
 namespace ledger {
@@ -22,40 +18,12 @@ constexpr const char* kTiny =
     R"({"model_type":"llama","hidden_size":32,"intermediate_size":48,"num_attention_heads":4,"num_key_value_heads":2,)"
     R"("vocab_size":61,"num_hidden_layers":2})";
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-class Cli : public testing::Test {
+class Cli : public InAFolder {
  protected:
-  Cli() : folder(fs::path(testing::TempDir()) / ("probe_cli_" + std::to_string(getpid()))) {
-    fs::create_directories(folder);
-    write("tiny.json", kTiny);
-  }
-  ~Cli() override { fs::remove_all(folder); }
-
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder / name, std::ios::binary) << text;
-  }
+  Cli() : InAFolder("probe_cli_") { write("tiny.json", kTiny); }
 
   // Runs the program in the folder; `arguments` as a shell would read them.
-  Outcome probe(const std::string& arguments) const {
-    const std::string command =
-        "cd '" + folder.string() + "' && '" PROBE_BINARY "' " + arguments + " >.out 2>.err </dev/null";
-    const int status = std::system(command.c_str());  // NOLINT(cert-env33-c): the point of this test
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder / ".out"), contents(folder / ".err")};
-  }
-
-  fs::path folder;
+  Outcome probe(const std::string& arguments) const { return shell("'" PROBE_BINARY "' " + arguments); }
 };
 
 // One line, and it is ours.

@@ -1,9 +1,9 @@
 // The program as one of several ranks: what each prints and writes, and how all of them end when one is wrong or lost.
+#include "tests/probe/program.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "forked_ranks.h"
@@ -12,43 +12,21 @@
 namespace ledger {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kTiny =
     R"({"model_type":"llama","hidden_size":18,"intermediate_size":35,"num_attention_heads":3,"num_key_value_heads":1,)"
     R"("vocab_size":61,"num_hidden_layers":2})";
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-std::string contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-class RanksOfTheProgram : public testing::Test {
+class RanksOfTheProgram : public InAFolder {
  protected:
-  RanksOfTheProgram() : folder(fs::path(testing::TempDir()) / ("probe_ranks_" + std::to_string(getpid()))) {
-    fs::create_directories(folder);
-    std::ofstream(folder / "tiny.json", std::ios::binary) << kTiny;
-  }
-  ~RanksOfTheProgram() override { fs::remove_all(folder); }
+  RanksOfTheProgram() : InAFolder("probe_ranks_") { write("tiny.json", kTiny); }
 
   // A process with these variables; `before` may limit it.
   Outcome run(const std::string& name, const std::string& variables, const std::string& arguments,
               const std::string& before = "") const {
-    std::string command = "cd '" + folder.string() + "'";
-    if (!variables.empty()) command += " && export " + variables;
-    if (!before.empty()) command += " && " + before;
-    command += " && exec '" PROBE_BINARY "' --model tiny.json --device host " + arguments;
-    command += " >" + name + ".out 2>" + name + ".err </dev/null";
-    const int status = std::system(command.c_str());  // NOLINT(cert-env33-c): the point of this test
-    const std::string file = (folder / name).string();
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(file + ".out"), contents(file + ".err")};
+    std::string command;
+    if (!variables.empty()) command += "export " + variables + " && ";
+    if (!before.empty()) command += before + " && ";
+    return shell(command + "exec '" PROBE_BINARY "' --model tiny.json --device host " + arguments, name);
   }
 
   // One process a rank, as torchrun starts them; `arguments` and `before` of each.
@@ -73,8 +51,6 @@ class RanksOfTheProgram : public testing::Test {
   }
 
   Json file(const std::string& name) const { return parse_json(contents(folder / name)).value(); }
-
-  fs::path folder;
 };
 
 std::size_t lines_that_begin_with(const std::string& text, const std::string& word) {
@@ -107,7 +83,7 @@ TEST_F(RanksOfTheProgram, WriteOneFileAndOneTableOfAll) {
       most = std::max(most, number(json, row + ".peaks.allocated_bytes"));
     }
     EXPECT_EQ(number(json, "peaks.allocated_bytes"), most) << "the file is the worst rank's";
-    fs::remove(folder / "out.json");
+    std::filesystem::remove(folder / "out.json");
   }
 }
 
@@ -161,6 +137,12 @@ TEST_F(RanksOfTheProgram, AreStoodInFor) {
     ASSERT_NE(at(json, "steps.0").find("loss"), nullptr);
     EXPECT_TRUE(at(json, "steps.0.loss").is_null());
   }
+}
+
+TEST_F(RanksOfTheProgram, AreNotStoodInForByAPrediction) {
+  const Outcome outcome = run("alone", "", "--seq 6 --dp 4 --dry-run --as-rank 1/4");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("--dry-run predicts the first"), std::string::npos) << outcome.err;
 }
 
 TEST_F(RanksOfTheProgram, WithoutALauncherAreNamed) {

@@ -21,6 +21,9 @@ constexpr double kTolerance = 1e-12;
 // Nothing of it can be divided by four, and little by two: shards of every parameter end in padding.
 constexpr const char* kOdd = R"({"model_type": "llama", "hidden_size": 18, "num_hidden_layers": 2,
   "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 35, "vocab_size": 61})";
+constexpr const char* kExperts = R"({"model_type": "mixtral", "hidden_size": 18, "num_hidden_layers": 2,
+  "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 11, "vocab_size": 61,
+  "num_local_experts": 3, "num_experts_per_tok": 2})";
 constexpr const char* kPlain =
     R"({"layers": [{"linear": [6, 10]}, {"linear": [10, 7]}, {"linear": [7, 7]}, {"linear": [7, 5]}]})";
 
@@ -77,6 +80,14 @@ constexpr Shared kShared[] = {
      [](Recipe& r) {
        r.fsdp = 2;
        r.grad_accum = 2;
+     }},
+    {"fsdp2_experts", kExperts, [](Recipe& r) { r.fsdp = 2; }},
+    {"fsdp2_torchtitan", kOdd,
+     [](Recipe& r) {
+       r.stack = Stack::torchtitan;
+       r.attention = Attention::sdpa;
+       r.fsdp = 2;
+       r.units = Units::titan;
      }},
     {"fsdp1", kOdd, [](Recipe& r) { r.fsdp = 1; }},
     {"fsdp1_kept", tiny::kQwen2,
@@ -291,6 +302,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   one.sub_group_size = plain.sub_group_size;
   one.overlap_comm = plain.overlap_comm;
   one.reduce_scatter = plain.reduce_scatter;
+  one.units = plain.units;
   one.reshard_after_forward = plain.reshard_after_forward;
   one.ddp_bucket_view = false;
   const HostRun expected = run(traced(shared.config, one, 0), nullptr);
