@@ -22,6 +22,7 @@ const RECIPES = {
   'lora over int8': { method: 'lora', weights: 'int8', seq: 96 },
   fsdp2: { fsdp: 2, dp: 3, precision: 'fp32', checkpointing: 'full', seq: 96 },
   'torchtune, in chunks': { stack: 'torchtune', checkpointing: 'full', loss: 'chunked', batch: 2, seq: 96 },
+  'native, checkpointed adapters': { stack: 'native', method: 'lora', checkpointing: 'full', batch: 2, seq: 96 },
   'torchtitan, sharded': { stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', dp: 3, tp: 2, sequence_parallel: true, checkpointing: 'selective', batch: 2, seq: 96 },
   'older torchtitan, compiled': { stack: 'torchtitan-0.1', precision: 'fp32', fsdp: 2, dp: 2, cp: 2, compile: true, checkpointing: 'selective', seq: 96 },
   'a pipeline': { stack: 'megatron', precision: 'megatron-bf16', dp: 3, zero: 1, tp: 2, sequence_parallel: true, pp: 2, micro_batches: 4, seq: 96 },

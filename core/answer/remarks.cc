@@ -32,6 +32,11 @@ bool trains_decoder(const Prediction& p) {
   return traced_decoder(p) && p.recipe.task == Task::training;
 }
 
+// The probe's own kernels take no memory that no tensor of the trace stands for.
+bool own_kernels(const Prediction& p) {
+  return p.recipe.stack == Stack::native;
+}
+
 bool skips_passes(const Prediction& p) {
   return std::any_of(p.trace.phases.begin(), p.trace.phases.end(),
                      [](const std::string& phase) { return phase.starts_with(kSkippedPhase); });
@@ -43,8 +48,8 @@ bool under_deepspeed(const Prediction& p) {
 
 // docs/not-modelled.md has a paragraph each.
 constexpr Remark kNotModelled[] = {
-    {"embedding_backward_sort_scratch", trains_decoder},
-    {"kernel_launch_scratch", [](const Prediction& p) { return p.recipe.stack != Stack::course; }},
+    {"embedding_backward_sort_scratch", [](const Prediction& p) { return trains_decoder(p) && !own_kernels(p); }},
+    {"kernel_launch_scratch", [](const Prediction& p) { return p.recipe.stack != Stack::course && !own_kernels(p); }},
     {"quantised_optimizer_step_scratch",
      [](const Prediction& p) {
        return steps_with(p, Optimizer::adamw_ao_8bit) || steps_with(p, Optimizer::adamw_ao_4bit);
@@ -82,7 +87,8 @@ constexpr Remark kNotModelled[] = {
     {"int8_outlier_columns", [](const Prediction& p) { return generates(p) && p.recipe.weights == Weights::int8; }},
     {"static_cache_decode_compiled",
      [](const Prediction& p) { return generates(p) && p.recipe.kv_cache == KvCacheKind::fixed; }},
-    {"head_dim_padding", [](const Prediction& p) { return traced_decoder(p) && p.config.head_dim % 8 != 0; }},
+    {"head_dim_padding",
+     [](const Prediction& p) { return traced_decoder(p) && !own_kernels(p) && p.config.head_dim % 8 != 0; }},
 };
 
 bool stays_fp32(const Recipe& r) {
@@ -97,7 +103,8 @@ bool groups_heads(const Prediction& p) {
 }
 
 bool takes_sdpa(const Prediction& p) {
-  return traced_decoder(p) && p.recipe.attention == Attention::sdpa && !writes_attention_out(p.config);
+  return traced_decoder(p) && !own_kernels(p) && p.recipe.attention == Attention::sdpa &&
+         !writes_attention_out(p.config);
 }
 
 // Recipes that run, but otherwise than they seem to, and choices between two behaviours of PyTorch.
@@ -113,7 +120,7 @@ constexpr Remark kNotes[] = {
     {"tied_gradient_summed_out_of_place",
      [](const Prediction& p) {
        return p.config.tie_word_embeddings && p.recipe.method == Method::full && p.recipe.task == Task::training &&
-              p.recipe.stack != Stack::megatron;  // its hooks see plain tensors
+              p.recipe.stack != Stack::megatron && !own_kernels(p);  // theirs are plain tensors
      }},
     {"pp_counts_embedding_and_loss",
      [](const Prediction& p) {

@@ -19,6 +19,7 @@ constexpr FamilyRow kBuilders[] = {
     {Architecture::llama, Stack::torchtitan_0_2_0, build_torchtitan},
     {Architecture::llama, Stack::torchtitan_0_1, build_torchtitan},
     {Architecture::llama, Stack::torchtitan_0_0_2, build_torchtitan},
+    {Architecture::llama, Stack::native, build_native},
     {Architecture::plain, Stack::hf, build_plain},
     {Architecture::bert, Stack::hf, build_bert},
 };

@@ -69,6 +69,8 @@ std::unique_ptr<Model> build_torchtune(Tape& tape, const ModelConfig& config,
 std::unique_ptr<Model> build_torchtitan(Tape& tape, const ModelConfig& config,
                                         const ModelOptions& options);  // torchtitan.cc
 
+std::unique_ptr<Model> build_native(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // native.cc
+
 // Token ids [b, s], as decoders' make_inputs() loads them.
 Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name = "input_ids");
 

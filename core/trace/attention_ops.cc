@@ -135,7 +135,10 @@ Tensor fused_attention(OpKind op, BackwardRule rule, const Tensor& query, const 
   const Tensor logsumexp = tape.empty(op, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
   const Tensor first = tape.empty(op, random[0].shape, random[0].dtype);
   const Tensor second = tape.empty(op, random[1].shape, random[1].dtype);
-  tape.run(op, {&q, &k, &v}, {&out, &logsumexp, &first, &second}, attr);
+  const Tensor scratch = op == OpKind::cudnn_attention ? tape.cudnn_scratch() : Tensor();
+  const std::array<const Tensor*, 3> inputs{&q, &k, &v};
+  const std::array<const Tensor*, 5> outputs{&out, &logsumexp, &first, &second, &scratch};
+  tape.run(op, inputs, std::span(outputs).first(scratch ? 5 : 4), attr);
   tape.save_output(node, out);
   for (const Tensor* output : {&logsumexp, &first, &second})
     tape.save(node, *output);

@@ -98,6 +98,9 @@ void Tape::save(Node* node, const Tensor& tensor) {
     ++recording_->refs;
     recording_->dropped.push_back(0);
     slot = {Tensor(), recording_, recording_->saved++};
+  } else if (CheckpointFrame* frame = tensor.impl()->storage->remake) {
+    ++frame->refs;
+    slot = {geometry_of(tensor), frame, 0};
   } else {
     slot = {tensor, nullptr, 0};
   }
@@ -116,6 +119,7 @@ void Tape::attach(Node* node, Tensor& output) {
 Tensor Tape::unpack(Node& node, std::size_t index) {
   SavedTensor& saved = node.saved[index];
   if (saved.frame == nullptr) return saved.tensor;
+  if (saved.frame->again) return made_again(saved);
   if (!saved.frame->recomputed) recompute(*saved.frame);
   return std::move(saved.frame->tensors[saved.slot]);
 }
@@ -139,6 +143,7 @@ void Tape::release_frame(CheckpointFrame* frame) {
   frame->kept_after.clear();
   frame->recompute = nullptr;
   frame->region = nullptr;
+  frame->again = nullptr;
   frames_.give(frame);
 }
 

@@ -259,9 +259,11 @@ void fused_attention(OpKind op, Node& node, const Gradients& in, Gradients& out,
     out[i] = tape.empty(op, saved[i].shape(), saved[i].dtype(), strides ? &*strides : nullptr);
   }
   [[maybe_unused]] const auto held = scratch(tape, saved[0], saved[1]);
+  const Tensor plan = op == OpKind::cudnn_attention_backward ? tape.cudnn_scratch() : Tensor();
   const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
-  tape.run(op, {&gradient_heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]}, {&out[0], &out[1], &out[2]},
-           node.attr);
+  const std::array<const Tensor*, 6> inputs{&gradient_heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]};
+  const std::array<const Tensor*, 4> outputs{&out[0], &out[1], &out[2], &plan};
+  tape.run(op, inputs, std::span(outputs).first(plan ? 4 : 3), node.attr);
 }
 
 // Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all

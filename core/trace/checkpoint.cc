@@ -68,6 +68,38 @@ void Tape::recompute(CheckpointFrame& frame) {
   scope_ = scope;
 }
 
+// --- tensors made again one by one
+// ---------------------------------------------------------------------------------------------------
+
+// Checkpointed regions keep nothing anyway, and what a recomputation makes is needed at once.
+void Tape::remake(const Tensor& tensor, std::function<Tensor()> again) {
+  if (!grad_enabled_ || muted_ || recording_ != nullptr || recomputing_ != nullptr) return;
+  CheckpointFrame* frame = new_frame();
+  frame->recomputed = true;  // no slots to drop
+  frame->again = std::move(again);
+  tensor.impl()->storage->remake = frame;
+}
+
+Tensor Tape::geometry_of(const Tensor& tensor) {
+  Tensor result = unbacked(tensor.shape(), tensor.dtype());
+  result.impl()->strides = tensor.impl()->strides;
+  result.impl()->offset = tensor.impl()->offset;
+  return result;
+}
+
+Tensor Tape::made_again(const SavedTensor& saved) {
+  CheckpointFrame& frame = *saved.frame;
+  if (frame.tensors.empty()) {
+    const NameId scope = std::exchange(scope_, frame.scope);
+    const Layer layer(*this, frame.layer);
+    const In in(*this, Category::activations);
+    frame.tensors.push_back(frame.again());
+    scope_ = scope;
+  }
+  const TensorImpl& like = *saved.tensor.impl();
+  return view_of(frame.tensors.front(), like.shape, like.strides, like.offset);
+}
+
 namespace {
 
 // Of the lists of operators, what these models run; mm is decided by its number.

@@ -55,12 +55,13 @@ struct CheckpointFrame {
   std::vector<std::uint32_t> kept_after;        // and how many tensors had been saved before each
   std::function<void()> recompute;              // holds the region's inputs
   std::function<Tensor(const Tensor&)> region;  // reentrant variant: run again on the detached input
+  std::function<Tensor()> again;                // Tape::remake: makes one tensor, kept in `tensors` for who asks next
   std::vector<std::uint8_t> dropped;            // by slot: its node died before backward (a detached side computation)
   std::vector<Tensor> tensors;                  // by slot, each emptied when its node takes it
 };
 
 struct SavedTensor {
-  Tensor tensor;
+  Tensor tensor;                     // of a remade one the geometry alone
   CheckpointFrame* frame = nullptr;  // owned reference
   std::uint32_t slot = 0;
 };

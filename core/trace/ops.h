@@ -144,8 +144,17 @@ namespace ledger {
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
   X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads, v of a width d of its own; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written. With in3 = bias [b,1,s,c], added to the scores, nothing is causal but by it */ \
   X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward; with in6 = bias as forward */ \
-  X(cudnn_attention, "_scaled_dot_product_cudnn_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2, out3: random state, not written */ \
-  X(cudnn_attention_backward, "_scaled_dot_product_cudnn_attention_backward") /* as flash_attention_backward */ \
+  X(cudnn_attention, "_scaled_dot_product_cudnn_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2, out3: random state, not written; perhaps out4 = its plan's scratch memory */ \
+  X(cudnn_attention_backward, "_scaled_dot_product_cudnn_attention_backward") /* as flash_attention_backward; perhaps out3 = its plan's scratch memory */ \
+  /* fused, of the stack native */ \
+  X(add_rms_norm, "fused_add_rms_norm") /* in0[..,h] residual, in1 = out2's view, in2 = weight[h]; in place out2 := in0 + in1, rounded; out0, out1 as rms_norm's of out2 */ \
+  X(add_rms_norm_backward, "fused_add_rms_norm_backward") /* in gradient, x, rstd, weight, perhaps g = the gradient of x that came past the norm (out0's view); out0 = dx as rms_norm_backward's, plus g, perhaps out1 = dweight */ \
+  X(rope, "rope_")                      /* in0 = out0's view [b,s,n,d], in1[d/2] fp32 inverse frequencies; in place each pair (i, i + d/2) turned by s in1[i], whose cosine and sine are fp32; a.i[0] = 1: turned back */ \
+  X(swiglu, "swiglu")                   /* out0 = silu(in0) * in1, rounded once */ \
+  X(swiglu_backward, "swiglu_backward") /* in0 gradient, in1 gate, in2 up; out0 = dgate, out1 = dup, perhaps in the place of gate and up */ \
+  X(cross_entropy_inplace, "fused_cross_entropy") /* as liger_cross_entropy; out1 in fp64 where the logits are */ \
+  X(own_attention, "flash_attention")   /* as flash_attention, without random state */ \
+  X(own_attention_backward, "flash_attention_backward") /* as flash_attention_backward, without scratch memory */ \
   /* optimizer */ \
   X(vector_norm, "linalg_vector_norm")  /* out0 = 2-norm of in0, in in0's dtype */ \
   X(row_norm, "linalg_vector_norm")     /* out0[i] = 2-norm of row i of in0 */ \

@@ -62,6 +62,7 @@ StorageId Tape::add_storage(OpKind op, const Shape& shape, DType dtype) {
 StorageRef* Tape::new_storage(OpKind op, const Shape& shape, DType dtype) {
   StorageRef* storage = storages_.take();
   storage->refs = 1;
+  storage->remake = nullptr;
   storage->id = add_storage(op, shape, dtype);
   return storage;
 }
@@ -71,7 +72,9 @@ void Tape::release_storage(StorageRef* storage) {
   if (storage->id != kNoStorage && !finished_) {
     trace_.events.push_back({EventType::free, Category::activations, storage->id});
   }
+  CheckpointFrame* const remake = std::exchange(storage->remake, nullptr);
   storages_.give(storage);
+  if (remake != nullptr) release_frame(remake);
 }
 
 void Tape::relabel(const Tensor& tensor, Category category) {
@@ -158,6 +161,7 @@ Tensor Tape::unbacked(const Shape& shape, DType dtype) {
   TensorImpl* impl = new_impl(dtype, shape);
   impl->storage = storages_.take();
   impl->storage->refs = 1;
+  impl->storage->remake = nullptr;
   impl->storage->id = kNoStorage;
   impl->strides = contiguous_strides(shape);
   return Tensor::adopt(impl);
@@ -194,12 +198,17 @@ Tensor Tape::scratch(const Shape& shape, DType dtype) {
   return tensor;
 }
 
+Tensor Tape::cudnn_scratch() {
+  const Bytes bytes = in_backward_ ? options_.cudnn_backward_bytes : options_.cudnn_forward_bytes;
+  return bytes == 0 ? Tensor() : scratch({{bytes, Sym::none}}, DType::u8);
+}
+
 // PyTorch keeps one cuBLAS workspace per handle and stream; the autograd thread has a handle of its own.
 // Source: aten/src/ATen/cuda/CublasHandlePool.cpp.
 void Tape::ensure_cublas_workspace() {
   Tensor& workspace = in_backward_ ? backward_workspace_ : forward_workspace_;
   if (workspace || options_.cublas_workspace_bytes == 0 || muted_) return;
-  const Scope scope(*this, "cublas", Scope::Below::nothing);
+  const Scope scope(*this, kCublasScope, Scope::Below::nothing);
   const Layer layer(*this, -1);
   workspace = scratch({{options_.cublas_workspace_bytes, Sym::none}}, DType::u8);
 }

@@ -31,6 +31,8 @@ struct TapeOptions {
   // Layer norm's mean and rstd in its input's dtype (the CPU kernel, with which the reference traces were taken)
   // instead of fp32 (CUDA).
   bool cpu_statistics = false;
+  // What cuDNN's plans for attention ask for, where they are known (probe/cuda): its scratch memory in the allocator.
+  Bytes cudnn_forward_bytes = 0, cudnn_backward_bytes = 0;
 };
 
 class Tape {
@@ -80,6 +82,10 @@ class Tape {
   void attach(Node* node, Tensor& output);
   Tensor unpack(Node& node, std::size_t index);
 
+  // What nodes save of `tensor` from here on is not kept: the first that asks for it in backward has `again` make it,
+  // once for all of them. Fused frameworks do so with what is quick to compute from tensors that are saved anyway.
+  void remake(const Tensor& tensor, std::function<Tensor()> again);
+
   // d(root)/d(leaves), added to their .grad. Source: engine.cpp (evaluate_function, validate_outputs),
   // input_buffer.cpp.
   void backward(const Tensor& root);
@@ -128,6 +134,9 @@ class Tape {
   // `tensor` as autocast hands it to an operator of the low-precision or the fp32 list; itself outside autocast.
   Tensor autocast_low(const Tensor& tensor);
   Tensor autocast_fp32(const Tensor& tensor);
+
+  // Scratch memory of cuDNN's attention, forward or backward; empty where nobody asked its plans.
+  Tensor cudnn_scratch();
 
   // Plain CUDA tensors; else tensor subclasses, for which PyTorch writes some gradients out of place.
   bool plain_tensors() const { return options_.accumulate_in_place; }
@@ -217,6 +226,8 @@ class Tape {
   Node* accumulator_of(const Tensor& leaf);
   Node* edge_target(const Tensor& input);
   void recompute(CheckpointFrame& frame);
+  Tensor geometry_of(const Tensor& tensor);
+  Tensor made_again(const SavedTensor& saved);
   CheckpointFrame* new_frame();
   Tensor without_graph(const std::function<Tensor(const Tensor&)>& region, const Tensor& input, Node* node);
   bool take_kept(OpKind op, Tensor& result);

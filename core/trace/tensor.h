@@ -14,6 +14,7 @@
 namespace ledger {
 
 class Tape;
+struct CheckpointFrame;
 struct Node;
 struct TensorImpl;
 
@@ -57,6 +58,7 @@ using Strides = std::array<std::int64_t, kMaxRank>;
 struct StorageRef {
   std::uint32_t refs = 0;
   StorageId id = kNoStorage;
+  CheckpointFrame* remake = nullptr;  // owned reference: how to make it again instead of saving it (Tape::remake)
 };
 
 struct TensorImpl {

@@ -124,6 +124,8 @@ struct HostBuffer {
   std::uint64_t elements = 0;
 };
 
+inline constexpr const char* kCublasScope = "cublas";  // of the matrix library's workspaces
+
 inline constexpr StorageId kNoStorage = ~StorageId{0};
 
 // Constants of the AdamW kernel; PyTorch's defaults.

@@ -20,6 +20,7 @@ std::optional<Problem> first_of(std::span<const Refusal> refusals, const ModelCo
 
 // What a stack's own modules do not know, of recipes that are computed otherwise.
 std::optional<Problem> unsupported_in_torchtune(const ModelConfig& config, const Recipe& recipe);
+std::optional<Problem> unsupported_in_native(const ModelConfig& config, const Recipe& recipe);
 std::optional<Problem> unsupported_in_torchtitan(const ModelConfig& config, const Recipe& recipe);
 
 }  // namespace ledger

@@ -63,7 +63,8 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.attention = recipe.attention;
   model.linears = linear_policy(recipe, options);
   // PEFT and transformers call enable_input_require_grads() when checkpointing a model whose base is frozen.
-  model.input_requires_grad = recipe.method != Method::full && recipe.checkpointing != Checkpointing::none;
+  model.input_requires_grad =
+      recipe.method != Method::full && recipe.checkpointing != Checkpointing::none && recipe.stack != Stack::native;
   model.keep_outputs = recipe.keep_outputs;
   model.loss = recipe.loss;
   model.compile = recipe.compile;
@@ -271,7 +272,10 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
   const auto layer_steps = static_cast<std::size_t>(times(plus(layers, 4), options.steps));
   Tape tape({.operands = options.operands,
              .cublas_workspace_bytes = options.cublas_workspace_bytes,
-             .cpu_statistics = options.cpu_statistics});
+             .accumulate_in_place = recipe.stack == Stack::native,
+             .cpu_statistics = options.cpu_statistics,
+             .cudnn_forward_bytes = options.cudnn_forward_bytes,
+             .cudnn_backward_bytes = options.cudnn_backward_bytes});
   tape.trace().events.reserve(layer_steps * kUsualEventsPerLayer);
   tape.trace().storages.reserve(layer_steps * kUsualStoragesPerLayer);
   Trace trace;

@@ -164,7 +164,8 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) { return r.loss != Loss::full && logits_are_changed(c); }},
     {"stack", "stack_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       const bool of_decoders = r.stack == Stack::hf_4 || r.stack == Stack::torchtune || is_torchtitan(r.stack);
+       const bool of_decoders =
+           r.stack == Stack::hf_4 || r.stack == Stack::torchtune || r.stack == Stack::native || is_torchtitan(r.stack);
        return r.stack != Stack::hf && !(of_decoders && c.architecture != Architecture::plain);
      }},
     {"precision", "precision_not_modelled",
@@ -295,6 +296,7 @@ std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& reci
   if (recipe.stack == Stack::megatron) return unsupported_in_megatron(config, recipe);
   if (auto problem = first_of(kRefusals, config, recipe)) return problem;
   if (is_torchtitan(recipe.stack)) return unsupported_in_torchtitan(config, recipe);
+  if (recipe.stack == Stack::native) return unsupported_in_native(config, recipe);
   return recipe.stack == Stack::torchtune ? unsupported_in_torchtune(config, recipe) : std::nullopt;
 }
 

@@ -124,4 +124,8 @@ void attention(Call& call) {
   if (call.error == nullptr && in_fp32(call, call.in[0].dtype)) attend<float>(call);
 }
 
+void cudnn_attention(Call& call) {
+  if (call.services.attention == nullptr || !call.services.attention->attend(call)) attention(call);
+}
+
 }  // namespace ledger::LEDGER_DEVICE

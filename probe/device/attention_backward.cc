@@ -178,4 +178,8 @@ void attention_backward(Call& call) {
   if (call.error == nullptr && in_fp32(call, call.in[1].dtype)) backward<float>(call);
 }
 
+void cudnn_attention_backward(Call& call) {
+  if (call.services.attention == nullptr || !call.services.attention->attend(call)) attention_backward(call);
+}
+
 }  // namespace ledger::LEDGER_DEVICE

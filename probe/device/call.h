@@ -33,6 +33,16 @@ class MatrixLibrary {
   virtual bool multiply(const Product& product, const char*& error) = 0;
 };
 
+struct Call;
+
+// The device's library of attention. False: not for operands of these shapes, or without scratch memory for it, and
+// nothing was done.
+class AttentionLibrary {
+ public:
+  virtual ~AttentionLibrary() = default;
+  virtual bool attend(Call& call) = 0;
+};
+
 // Host memory that the device reaches: what copy_to_host put aside, by number.
 class HostSide {
  public:
@@ -52,9 +62,10 @@ inline const char* fault_text(std::int32_t fault) {
 
 struct Services {
   Queue queue;
-  double* scratch = nullptr;         // kScratch numbers on the device for results in parts; free between kernels
-  std::int32_t* fault = nullptr;     // on the device
-  MatrixLibrary* library = nullptr;  // may be null: kernels of our own then multiply
+  double* scratch = nullptr;              // kScratch numbers on the device for results in parts; free between kernels
+  std::int32_t* fault = nullptr;          // on the device
+  MatrixLibrary* library = nullptr;       // may be null: kernels of our own then multiply
+  AttentionLibrary* attention = nullptr;  // may be null, as above
   HostSide* host_side = nullptr;
 };
 inline constexpr std::uint64_t kScratch = 4096;

@@ -121,6 +121,8 @@ struct Binary {
         return map_strip(x, y, math::Divide{});
       case OpKind::silu_backward:
         return map_strip(x, y, math::SiluBackward{});
+      case OpKind::swiglu:
+        return map_strip(x, y, math::Swiglu{});
       case OpKind::gelu_backward:
         return variant ? map_strip(x, y, math::GeluTanhBackward{}) : map_strip(x, y, math::GeluErfBackward{});
       case OpKind::threshold_backward:

@@ -84,6 +84,10 @@ void layer_norm_backward(Call& call);
 void rms_norm(Call& call);
 void rms_norm_backward(Call& call);
 
+// fused.cc
+void rope(Call& call);
+void swiglu_backward(Call& call);
+
 // loss.cc
 void nll_loss(Call& call);
 void nll_loss_backward(Call& call);
@@ -103,6 +107,8 @@ void complex_mul(Call& call);
 // attention.cc, attention_backward.cc
 void attention(Call& call);
 void attention_backward(Call& call);
+void cudnn_attention(Call& call);
+void cudnn_attention_backward(Call& call);
 
 // cut.cc
 void cut_logsumexp(Call& call);

@@ -188,14 +188,18 @@ void normalise_backward(Call& call) {
 
 template <class C>
 struct RmsNorm {
-  Rows<3> rows;  // result, rstd, operand
+  Rows<4> rows;  // result, rstd, operand, what is added to it before in its place
   Vector weight;
   double eps;
+  bool adds;
 
   LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
-    std::byte* at[3];
+    std::byte* at[4];
     rows.leading.locate(row, at);
     const auto x = [&](std::uint64_t i) { return rows.template get<C>(at, 2, i); };
+    if (adds) {  // each lane reads again what it wrote itself
+      team.for_each(rows.width, [&](std::uint64_t i) { rows.set(at, 2, i, x(i) + rows.template get<C>(at, 3, i)); });
+    }
     const C squares = team.sum<C>(rows.width, [&](std::uint64_t i) { return x(i) * x(i); });
     const C rstd = 1 / std::sqrt(squares / static_cast<C>(rows.width) + static_cast<C>(eps));
     team.for_each(rows.width, [&](std::uint64_t i) { rows.set(at, 0, i, x(i) * rstd * weight.get<C>(i)); });
@@ -205,35 +209,39 @@ struct RmsNorm {
   }
 };
 
-// dx = r (g w - y mean(g w y)), y = x r.
+// dx = r (g w - y mean(g w y)), y = x r, plus the gradient that came past the norm.
 template <class C>
 struct RmsNormBackward {
-  Rows<4> rows;  // result, gradient, operand, rstd
+  Rows<5> rows;  // result, gradient, operand, rstd, the gradient past the norm
   Vector weight;
+  bool adds;
 
   LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
-    std::byte* at[4];
+    std::byte* at[5];
     rows.leading.locate(row, at);
     const C r = load_float<C>(at[3], rows.dtypes[3]);
     const auto g = [&](std::uint64_t i) { return rows.template get<C>(at, 1, i) * weight.get<C>(i); };
     const auto y = [&](std::uint64_t i) { return rows.template get<C>(at, 2, i) * r; };
     const C sum = team.sum<C>(rows.width, [&](std::uint64_t i) { return g(i) * y(i); });
     const C mean = sum / static_cast<C>(rows.width);
-    team.for_each(rows.width, [&](std::uint64_t i) { rows.set(at, 0, i, r * (g(i) - y(i) * mean)); });
+    team.for_each(rows.width, [&](std::uint64_t i) {
+      const C past = adds ? rows.template get<C>(at, 4, i) : C{0};
+      rows.set(at, 0, i, r * (g(i) - y(i) * mean) + past);
+    });
   }
 };
 
 // dw = sum g y over all rows: a thread a column.
 template <class C>
 struct RmsNormWeight {
-  Rows<4> rows;  // as above
+  Rows<5> rows;  // as above
   std::uint64_t count;
   Operand to_weight;
 
   LEDGER_DEVICE_ONLY void operator()(std::uint64_t column) const {
     C weight = 0;
     for (std::uint64_t row = 0; row < count; ++row) {
-      std::byte* at[4];
+      std::byte* at[5];
       rows.leading.locate(row, at);
       weight += rows.template get<C>(at, 1, column) * rows.template get<C>(at, 2, column) *
                 load_float<C>(at[3], rows.dtypes[3]);
@@ -244,14 +252,17 @@ struct RmsNormWeight {
 
 template <class C>
 void normalise_rms(Call& call) {
-  const Rows<3> rows({call.out[0], call.out[1], call.in[0]});
-  for_teams(call, rows.count(), RmsNorm<C>{rows, Vector(call.in, 1, 1), call.attr.x});
+  const bool adds = call.out.size() > 2;
+  const Rows<4> rows({call.out[0], call.out[1], adds ? call.out[2] : call.in[0], call.in[0]});
+  for_teams(call, rows.count(), RmsNorm<C>{rows, Vector(call.in, adds ? 2 : 1, 1), call.attr.x, adds});
 }
 
 template <class C>
 void normalise_rms_backward(Call& call) {
-  const Rows<4> rows({call.out[0], call.in[0], call.in[1], call.in[2]});
-  for_teams(call, rows.count(), RmsNormBackward<C>{rows, Vector(call.in, 3, 1)});
+  const bool adds = call.in.size() > 4;
+  const Rows<5> rows({call.out[0], call.in[0], call.in[1], call.in[2], call.in[adds ? 4 : 0]});
+  for_teams(call, rows.count(), RmsNormBackward<C>{rows, Vector(call.in, 3, 1), adds});
+  if (call.out.size() < 2) return;
   for_elements(call, rows.width, RmsNormWeight<C>{rows, rows.count(), call.out[1]});
 }
 

@@ -62,6 +62,7 @@ void cos(KernelCall& call);
 void sin(KernelCall& call);
 void silu(KernelCall& call);
 void silu_backward(KernelCall& call);
+void swiglu(KernelCall& call);
 void gelu(KernelCall& call);
 void gelu_backward(KernelCall& call);
 void relu(KernelCall& call);
@@ -80,6 +81,10 @@ void layer_norm(KernelCall& call);
 void layer_norm_backward(KernelCall& call);
 void rms_norm(KernelCall& call);
 void rms_norm_backward(KernelCall& call);
+
+// kernels_fused.cc
+void rope(KernelCall& call);
+void swiglu_backward(KernelCall& call);
 
 // kernels_dropout.cc
 void dropout(KernelCall& call);

@@ -154,6 +154,10 @@ void silu(KernelCall& call) {
   map<1>(call, math::Silu{});
 }
 
+void swiglu(KernelCall& call) {
+  map<2>(call, math::Swiglu{});
+}
+
 void silu_backward(KernelCall& call) {
   map<2>(call, math::SiluBackward{});
 }

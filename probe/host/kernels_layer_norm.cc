@@ -76,14 +76,24 @@ void backward(KernelCall& call) {
   if (call.out.size() > 2) generate<double>(call.out[2], [&](std::uint64_t i) { return to_bias[i]; });
 }
 
+// Of in[0], or of in[0] + out[2] in the place of the latter, as it is stored.
 template <class C>
 void rms_forward(KernelCall& call) {
-  const HostView &out = call.out[0], &rstd = call.out[1], &in = call.in[0];
+  const bool adds = call.out.size() > 2;
+  const HostView &out = call.out[0], &rstd = call.out[1], &first = call.in[0];
+  const HostView& in = adds ? call.out[2] : first;
   const std::size_t width = in.last_size();
-  const std::vector<C> weight = vector_of<C>(call, 1, width, 1);
-  std::vector<C> x(width);
-  for_each_vector<3>({out, rstd, in}, [&](const auto& at) {
+  const std::vector<C> weight = vector_of<C>(call, adds ? 2 : 1, width, 1);
+  std::vector<C> x(width), added(width);
+  for_each_vector<4>({out, rstd, in, first}, [&](const auto& at) {
     load_strip(x.data(), at[2], last_step(in), width, in.dtype);
+    if (adds) {
+      load_strip(added.data(), at[3], last_step(first), width, first.dtype);
+      for (std::size_t i = 0; i < width; ++i)
+        x[i] += added[i];
+      store_strip(at[2], last_step(in), x.data(), width, in.dtype);
+      load_strip(x.data(), at[2], last_step(in), width, in.dtype);
+    }
     double squares = 0;
     for (const C value : x)
       squares += static_cast<double>(value) * static_cast<double>(value);
@@ -95,15 +105,18 @@ void rms_forward(KernelCall& call) {
   });
 }
 
-// dx = r (g w - y mean(g w y)), y = x r; dw = sum g y.
+// dx = r (g w - y mean(g w y)), y = x r, plus the gradient that came past the norm; dw = sum g y.
 template <class C>
 void rms_backward(KernelCall& call) {
   const HostView &out = call.out[0], &gradient = call.in[0], &in = call.in[1], &rstd = call.in[2];
+  const bool adds = call.in.size() > 4;
+  const HostView& past = adds ? call.in[4] : gradient;
   const std::size_t width = in.last_size();
   const std::vector<C> weight = vector_of<C>(call, 3, width, 1);
-  std::vector<C> g(width), y(width);
+  std::vector<C> g(width), y(width), added(width);
   std::vector<double> to_weight(width);
-  for_each_vector<4>({out, gradient, in, rstd}, [&](const auto& at) {
+  for_each_vector<5>({out, gradient, in, rstd, past}, [&](const auto& at) {
+    if (adds) load_strip(added.data(), at[4], last_step(past), width, past.dtype);
     load_strip(g.data(), at[1], last_step(gradient), width, gradient.dtype);
     load_strip(y.data(), at[2], last_step(in), width, in.dtype);
     C r;
@@ -117,10 +130,10 @@ void rms_backward(KernelCall& call) {
     }
     const C mean_gy = static_cast<C>(along / static_cast<double>(width));
     for (std::size_t i = 0; i < width; ++i)
-      g[i] = r * (g[i] - y[i] * mean_gy);
+      g[i] = r * (g[i] - y[i] * mean_gy) + added[i];
     store_strip(at[0], last_step(out), g.data(), width, out.dtype);
   });
-  generate<double>(call.out[1], [&](std::uint64_t i) { return to_weight[i]; });
+  if (call.out.size() > 1) generate<double>(call.out[1], [&](std::uint64_t i) { return to_weight[i]; });
 }
 
 }  // namespace

@@ -72,6 +72,7 @@ LEDGER_BINARY(ThresholdBackward, y > 0 ? x : C{0})  // here and below x is the g
 LEDGER_BINARY(TanhBackward, x*(1 - y * y))
 
 LEDGER_BINARY(SigmoidBackward, x*(1 - y) * y)
+LEDGER_BINARY(Swiglu, x / (1 + std::exp(-x)) * y)  // gate, up
 
 #undef LEDGER_UNARY
 #undef LEDGER_UNARY_SCALAR
@@ -116,6 +117,17 @@ struct SiluBackward {
   LEDGER_HOST_DEVICE C operator()(C gradient, C x) const {
     const C sigmoid = 1 / (1 + std::exp(-x));
     return gradient * sigmoid * (1 + x * (1 - sigmoid));
+  }
+};
+
+// Of silu(gate) * up: to the gate and, in its place, to up.
+struct SwigluBackward {
+  template <class C>
+  LEDGER_HOST_DEVICE void operator()(C gradient, C& gate, C& up) const {
+    const C sigmoid = 1 / (1 + std::exp(-gate));
+    const C to_up = gradient * (gate * sigmoid);
+    gate = SiluBackward{}(gradient * up, gate);
+    up = to_up;
   }
 };
 

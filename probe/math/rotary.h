@@ -48,4 +48,21 @@ struct InverseFrequency {
   }
 };
 
+// The turn of a pair at a position, in fp32 as transformers' tables are; the pair is turned in C.
+struct Turn {
+  float cosine, sine;
+
+  LEDGER_HOST_DEVICE Turn(std::uint64_t position, float inverse_frequency, bool back) {
+    const float angle = static_cast<float>(position) * inverse_frequency;
+    cosine = std::cos(angle);
+    sine = back ? -std::sin(angle) : std::sin(angle);
+  }
+  template <class C>
+  LEDGER_HOST_DEVICE void operator()(C& first, C& second) const {
+    const C before = first, c = static_cast<C>(cosine), s = static_cast<C>(sine);
+    first = before * c - second * s;
+    second = second * c + before * s;
+  }
+};
+
 }  // namespace ledger::math

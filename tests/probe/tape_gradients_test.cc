@@ -7,6 +7,7 @@
 #include "core/models/attention.h"
 #include "core/models/bloom.h"
 #include "core/models/feed_forward.h"
+#include "core/trace/fused_ops.h"
 #include "core/trace/operators.h"
 #include "probe/host/run_host.h"
 
@@ -295,6 +296,57 @@ const Program kPrograms[] = {
      }},
     {"grouped_mm", [](const Material& m) { return grouped(m, 6, {2}); }},
     {"grouped_mm_with_empty_groups", [](const Material& m) { return grouped(m, 20, {4}); }},
+    {"add_rms_norm",
+     [](const Material& m) {
+       const Normed normed = add_rms_norm(m.x * m.y, m.y * 3.0, m.vector, 1e-3);
+       return normed.y * normed.sum;
+     }},
+    {"add_rms_norm_whose_sum_ends",
+     [](const Material& m) { return add_rms_norm(m.x * m.y, product(m), m.vector, 1e-3).y; }},
+    {"add_rms_norm_whose_norm_ends",
+     [](const Material& m) { return add_rms_norm(m.x * m.y, product(m), m.vector, 1e-3).sum * m.y; }},
+    {"add_rms_norm_of_nothing_added",
+     [](const Material& m) {
+       const Normed normed = add_rms_norm(product(m), Tensor(), m.vector, 1e-3);
+       return normed.sum + normed.y * m.y;
+     }},
+    {"remade",
+     [](const Material& m) {
+       const Normed normed = add_rms_norm(m.x * m.y, product(m), m.vector, 1e-3);
+       m.x.tape().remake(normed.y, [sum = m.x.tape().detach(normed.sum), weight = m.vector] {
+         return add_rms_norm(sum, Tensor(), weight, 1e-3).y;
+       });
+       const Tensor once = linear(normed.y, m.matrix, Tensor());
+       const Tensor again = transpose(linear(transpose(normed.y, 0, 1), m.matrix, m.vector), 0, 1);
+       return once + again * 2.0 + normed.sum;
+     }},
+    {"rope_inplace",
+     [](const Material& m) {
+       const Tensor x = reshape(m.x * m.y, {kB, kS, {2}, kHalf});
+       const Tensor turned = rope_inplace(x, to(arange(m.x.tape(), {2}), DType::f32) + 0.5);
+       return turned * reshape(m.y, x.shape());
+     }},
+    {"swiglu", [](const Material& m) { return swiglu(m.x * 20.0, product(m)) * m.y; }},
+    {"swiglu_of_what_others_read",
+     [](const Material& m) {
+       const Tensor gate = m.x * 20.0, up = product(m);
+       const Tensor others = silu(gate) * up;
+       return swiglu(gate, up) + others;
+     }},
+    {"cross_entropy_inplace",
+     [](const Material& m) {
+       const Tensor logits = linear(m.x, m.table, Tensor()) * 10.0;
+       return cross_entropy_inplace(reshape(logits, {{10}, kVocab}), reshape(m.ids, {{10}})) * 3.0;
+     }},
+    {"own_attention",
+     [](const Material& m) {
+       return own_attention(heads(m.x * 20.0, kHeads), heads(m.y * 20.0, kHeads), heads(m.x + m.y, kHeads));
+     }},
+    {"own_attention_grouped",
+     [](const Material& m) {
+       const Tensor kv = slice(m.y, -1, 0, kHalf) * 20.0;
+       return own_attention(heads(m.x * 20.0, kHeads), heads(kv, kKvHeads), heads(kv * m.column, kKvHeads));
+     }},
     {"residual_block",
      [](const Material& m) {
        return m.x + linear(silu(linear(rms_norm(m.x, m.vector), m.matrix, Tensor())) * m.y, m.matrix, Tensor());

@@ -123,6 +123,30 @@ constexpr Variant kVariants[] = {
        r.method = Method::lora;
        r.dora = true;
      }},
+    {"native", tiny::kLlama, [](Recipe& r) { r.stack = Stack::native; }},
+    {"native_fp32_tied", tiny::kTied,
+     [](Recipe& r) {
+       r.stack = Stack::native;
+       r.precision = Precision::fp32;
+       r.grad_accum = 2;
+     }},
+    {"native_qwen3_checkpointed", tiny::kQwen3,
+     [](Recipe& r) {
+       r.stack = Stack::native;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"native_lora", tiny::kWide,
+     [](Recipe& r) {
+       r.stack = Stack::native;
+       r.method = Method::lora;
+     }},
+    {"native_lora_bf16_checkpointed", tiny::kWide,
+     [](Recipe& r) {
+       r.stack = Stack::native;
+       r.method = Method::lora;
+       r.adapter_dtype = AdapterDtype::bf16;
+       r.checkpointing = Checkpointing::full;
+     }},
     {"qlora_single_quant", tiny::kWide,
      [](Recipe& r) {
        r.method = Method::qlora;

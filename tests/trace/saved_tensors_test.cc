@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/models/attention.h"
+#include "core/trace/fused_ops.h"
 #include "tests/trace/tape_tester.h"
 
 namespace ledger {
@@ -173,6 +174,27 @@ const Case kTables[] = {
      "in0 in1 in2 int64[1,2,6,1] bf16[1,2,6,7]"},
 };
 
+// The sum lies where in1 was.
+const Case kFused[] = {
+    {"add_rms_norm",
+     {{{2, 3}}, {{2, 3}}, {{3}}},
+     [](const Inputs& in) { return add_rms_norm(in[0], in[1], in[2], 1e-6).y; },
+     "in1 in2 fp32[2,1]"},
+    {"rms_norm_of_the_residual_alone",
+     {{{2, 3}}, {{3}, kFrozen}},
+     [](const Inputs& in) { return add_rms_norm(in[0], Tensor(), in[1], 1e-6).y; },
+     "in0 in1 fp32[2,1]"},
+    {"rope_keeps_frequencies",
+     {{{2, 3, 2, 4}}, {{2}, kFrozen}},
+     [](const Inputs& in) { return rope_inplace(in[0], in[1]); },
+     "in1"},
+    {"swiglu", {{{2, 3}}, {{2, 3}}}, [](const Inputs& in) { return swiglu(in[0], in[1]); }, "in0 in1"},
+    {"own_attention",
+     {{{1, 4, 6, 8}, true, DType::bf16}, {{1, 2, 6, 8}, true, DType::bf16}, {{1, 2, 6, 8}, true, DType::bf16}},
+     [](const Inputs& in) { return own_attention(in[0], in[1], in[2]); },
+     "in0 in1 in2 out fp32[1,4,6]"},
+};
+
 const Case kRouting[] = {
     {"clamp_saves_its_input", {{{2, 3}}}, [](const Inputs& in) { return clamp(in[0], 7); }, "in0"},
     {"max_saves_places", {{{2, 3}}}, [](const Inputs& in) { return max_last(in[0]).values; }, "int64[2,1]"},
@@ -205,6 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Elementwise, Saves, testing::ValuesIn(kElementwise), na
 INSTANTIATE_TEST_SUITE_P(Views, Saves, testing::ValuesIn(kViews), name_of);
 INSTANTIATE_TEST_SUITE_P(Matrices, Saves, testing::ValuesIn(kMatrices), name_of);
 INSTANTIATE_TEST_SUITE_P(Tables, Saves, testing::ValuesIn(kTables), name_of);
+INSTANTIATE_TEST_SUITE_P(Fused, Saves, testing::ValuesIn(kFused), name_of);
 INSTANTIATE_TEST_SUITE_P(Routing, Saves, testing::ValuesIn(kRouting), name_of);
 
 TEST(SavedTensors, NothingIsKeptWithoutGrad) {

@@ -177,6 +177,20 @@ inline std::vector<Settings> torchtune_grid() {
   return grid;
 }
 
+inline std::vector<Settings> native_grid() {
+  std::vector<Settings> grid;
+  for (const char* precision : {"bf16", "fp32"}) {
+    for (const char* checkpointing : {"none", "full"}) {
+      for (const char* method : {"full", "lora"}) {
+        grid.push_back(
+            {{"stack", "native"}, {"precision", precision}, {"checkpointing", checkpointing}, {"method", method}});
+      }
+    }
+  }
+  grid.push_back({{"stack", "native"}, {"grad_accum", "2"}, {"attention", "cudnn"}, {"optimizer", "sgd"}});
+  return grid;
+}
+
 inline void add_runs(std::vector<NamedRun>& runs, const std::vector<NamedConfig>& configs,
                      const std::vector<Settings>& grid) {
   for (const auto& [config_name, config] : configs) {
@@ -199,6 +213,7 @@ inline std::vector<NamedRun> small_runs() {
   add_runs(runs, small_configs(), recipe_grid());
   add_runs(runs, torchtune_configs(), torchtune_grid());
   add_runs(runs, torchtitan_configs(), torchtitan_grid());
+  add_runs(runs, small_configs(), native_grid());
   return runs;
 }
 

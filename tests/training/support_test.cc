@@ -117,31 +117,42 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
        "torchtitan_cuts_the_sequence"},
       {"pipeline", {{"pp", "2"}}, "pp", "2", "parallelism_not_modelled"},
   };
-  for (const Refused& c : torchtitan) {
+  const Refused native[] = {
+      {"a 4-bit base", {{"method", "qlora"}}, "method", "qlora", "native_base_is_not_quantised"},
+      {"an int8 base", {{"method", "lora"}, {"weights", "int8"}}, "weights", "int8", "native_base_is_not_quantised"},
+      {"AMP", {{"precision", "amp-bf16"}}, "precision", "amp-bf16", "native_has_no_autocast"},
+      {"autocast", {{"autocast", "true"}}, "autocast", "true", "native_has_no_autocast"},
+      {"Lion", {{"optimizer", "lion"}}, "optimizer", "lion", "native_steps_in_one_kernel"},
+      {"written-out attention", {{"attention", "eager"}}, "attention", "eager", "native_attention"},
+      {"selective", {{"checkpointing", "selective"}}, "checkpointing", "selective", "native_checkpointing"},
+      {"chunks", {{"loss", "chunked"}}, "loss", "chunked", "native_loss_is_in_place"},
+      {"outputs", {{"keep_outputs", "true"}}, "keep_outputs", "true", "stack_drops_outputs"},
+      {"DoRA", {{"method", "lora"}, {"dora", "true"}}, "dora", "true", "native_adapters_are_plain"},
+      {"several GPUs", {{"dp", "2"}}, "dp", "2", "native_runs_on_one_gpu"},
+  };
+  const auto expect_refused = [](const ModelConfig& config, const Refused& c, const char* stack) {
     Settings settings = c.settings;
-    settings.insert(settings.begin(), {"stack", "torchtitan"});
-    const auto refusal = unsupported(torchtitan_configs().front().config, recipe_of(settings));
+    if (stack != nullptr) settings.insert(settings.begin(), {"stack", stack});
+    const auto refusal = unsupported(config, recipe_of(settings));
     ASSERT_TRUE(refusal) << c.name;
     EXPECT_EQ(refusal->where, c.where) << c.name;
     EXPECT_EQ(refusal->read, c.read) << c.name;
     EXPECT_EQ(refusal->expected, c.reason) << c.name;
-  }
-  for (const Refused& c : torchtune) {
-    Settings settings = c.settings;
-    settings.insert(settings.begin(), {"stack", "torchtune"});
-    const auto refusal = unsupported(torchtune_configs().front().config, recipe_of(settings));
-    ASSERT_TRUE(refusal) << c.name;
-    EXPECT_EQ(refusal->where, c.where) << c.name;
-    EXPECT_EQ(refusal->read, c.read) << c.name;
-    EXPECT_EQ(refusal->expected, c.reason) << c.name;
-  }
-  for (const Refused& c : cases) {
-    const auto refusal = unsupported(odd_llama(), recipe_of(c.settings));
-    ASSERT_TRUE(refusal) << c.name;
-    EXPECT_EQ(refusal->where, c.where) << c.name;
-    EXPECT_EQ(refusal->read, c.read) << c.name;
-    EXPECT_EQ(refusal->expected, c.reason) << c.name;
-  }
+  };
+  for (const Refused& c : torchtitan)
+    expect_refused(torchtitan_configs().front().config, c, "torchtitan");
+  for (const Refused& c : torchtune)
+    expect_refused(torchtune_configs().front().config, c, "torchtune");
+  for (const Refused& c : native)
+    expect_refused(odd_llama(), c, "native");
+  for (const Refused& c : cases)
+    expect_refused(odd_llama(), c, nullptr);
+  ModelConfig windowed = odd_llama();
+  windowed.sliding_window = 64;
+  expect_refused(windowed, {"a window", {{"seq", "65"}}, "seq", "65", "native_has_no_window"}, "native");
+  ModelConfig other = odd_llama();
+  other.model_type = "gemma";
+  expect_refused(other, {"another family", {}, "stack", "native", "native_computes_llama_and_its_like"}, "native");
 }
 
 // torchtune's models raise ValueError beyond their builder's length, whatever the config says.

@@ -71,6 +71,7 @@ class Maker {
   void attention_with_bias();
   void losses();
   void cut_losses();
+  void fused();
   void optimizers();
   void routing();
   void quantisation();
@@ -404,9 +405,10 @@ void Maker::attention_case(OpKind forward, OpKind backward, DType dtype, const S
 }
 
 void Maker::attention() {
-  constexpr OpKind kForward[] = {OpKind::flash_attention, OpKind::cudnn_attention, OpKind::efficient_attention};
+  constexpr OpKind kForward[] = {OpKind::flash_attention, OpKind::cudnn_attention, OpKind::efficient_attention,
+                                 OpKind::own_attention};
   constexpr OpKind kBackward[] = {OpKind::flash_attention_backward, OpKind::cudnn_attention_backward,
-                                  OpKind::efficient_attention_backward};
+                                  OpKind::efficient_attention_backward, OpKind::own_attention_backward};
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
     std::size_t kind = 0;
     for (const std::uint64_t d :
@@ -445,6 +447,43 @@ void Maker::losses() {
     const TestTensor logits = random(dtype, {tokens, classes}, -4, 4);
     add(title(dtype), OpKind::liger_cross_entropy, {logits, targets, targets},
         {logits, like(random(DType::f32, {tokens}), DType::f32)});
+  }
+}
+
+void Maker::fused() {
+  for (const DType dtype : kFloats) {
+    for (int layout = 0; layout < kLayouts; ++layout) {
+      const Sizes sizes = {size(1, 3), size(1, 5), size(2, 700)}, column = {sizes[0], sizes[1], 1};
+      const auto whole = [&] { return random(dtype, sizes, -2, 2, layout); };
+      const DType statistics = dtype == DType::f64 ? DType::f64 : DType::f32;
+      const TestTensor weight = random(dtype, {sizes[2]}), rstd = random(statistics, column, 0.5, 2);
+      const TestTensor residual = whole(), x = whole(), gradient = whole(), past = whole(), out = like(whole(), dtype);
+      add(title(dtype, layout), OpKind::add_rms_norm, {residual, x, weight}, {out, like(rstd, statistics), x},
+          {1e-5, {}});
+      add(title(dtype, layout), OpKind::add_rms_norm_backward, {gradient, x, rstd, weight, past},
+          {past, like(weight, dtype)});
+      add("frozen " + title(dtype, layout), OpKind::add_rms_norm_backward, {gradient, x, rstd, weight, past}, {past});
+      add("last " + title(dtype, layout), OpKind::add_rms_norm_backward, {gradient, x, rstd, weight},
+          {out, like(weight, dtype)});
+      const TestTensor gate = random(dtype, sizes, -8, 8, layout);
+      add(title(dtype, layout), OpKind::swiglu, {gate, x}, {out});
+      add(title(dtype, layout), OpKind::swiglu_backward, {gradient, gate, x}, {gate, x});
+      add("apart " + title(dtype, layout), OpKind::swiglu_backward, {gradient, gate, x}, {out, out});
+      const std::uint64_t half = size(1, 40);
+      const TestTensor heads = random(dtype, {2, size(1, 90), 3, 2 * half}, -2, 2, layout);
+      for (const std::int64_t back : {0, 1}) {
+        add(title(dtype, layout), OpKind::rope, {heads, random(DType::f32, {half}, 1e-5, 1)}, {heads}, {0, {back, 0}});
+      }
+    }
+  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const std::uint64_t tokens = size(2, 90), classes = size(300, 900);
+    TestTensor targets = ids({tokens}, classes);
+    targets.memory[1] = -100;
+    const DType precise = dtype == DType::f64 ? DType::f64 : DType::f32;
+    const TestTensor logits = random(dtype, {tokens, classes}, -4, 4);
+    add(title(dtype), OpKind::cross_entropy_inplace, {logits, targets, targets},
+        {logits, like(random(precise, {tokens}), precise)});
   }
 }
 
@@ -608,6 +647,7 @@ std::vector<OpCase> all_cases(std::uint32_t seed) {
   maker.attention_with_bias();
   maker.losses();
   maker.cut_losses();
+  maker.fused();
   maker.optimizers();
   maker.routing();
   maker.quantisation();

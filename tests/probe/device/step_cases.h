@@ -61,6 +61,20 @@ inline const StepCase kSteps[] = {
     {"liger", tiny::kLlama, [](Recipe& r) { r.loss = Loss::fused_linear; }},
     {"cut", tiny::kLlama, [](Recipe& r) { r.loss = Loss::cut; }},
     {"chunked", tiny::kLlama, [](Recipe& r) { r.loss = Loss::chunked; }},
+    {"native", tiny::kLlama, [](Recipe& r) { r.stack = Stack::native; }},
+    {"native_qwen3", tiny::kQwen3, [](Recipe& r) { r.stack = Stack::native; }},
+    {"native_lora", tiny::kQwen2,
+     [](Recipe& r) {
+       r.stack = Stack::native;
+       r.method = Method::lora;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"native_cudnn", tiny::kTied,
+     [](Recipe& r) {
+       r.stack = Stack::native;
+       r.attention = Attention::cudnn;
+       r.grad_accum = 2;
+     }},
     {"plain", R"({"layers": [{"linear": [24, 40]}, {"linear": [40, 8]}]})", [](Recipe&) {}},
 };
 
