@@ -21,9 +21,10 @@ std::uint64_t extent(const View& view) {
 
 }  // namespace
 
-CheckedExecutor::CheckedExecutor(const Trace& trace)
+CheckedExecutor::CheckedExecutor(const Trace& trace, std::function<bool()> stop)
     : trace_(trace),
       slots_(trace.storages.size()),
+      stop_(std::move(stop)),
       losses_(trace.losses.size(), std::numeric_limits<double>::quiet_NaN()),
       phase_ms_(trace.phases.size(), 0.0) {
   for (const StorageId storage : trace.losses)
@@ -76,6 +77,7 @@ bool CheckedExecutor::resolve(const View& view, HostView& resolved) {
 void CheckedExecutor::run(std::uint32_t run_index) {
   if (failure_) return;
   current_run_ = run_index;
+  if (stop_ && stop_()) return fail(kStopped);
   const Run& run = trace_.runs[run_index];
   const std::size_t inputs = run.input_count();
   operands_.assign(inputs + run.outputs, HostView{});
@@ -99,6 +101,8 @@ void CheckedExecutor::note_losses(Operands outputs, const Run& run) {
 
 void CheckedExecutor::mark(std::uint32_t phase_index) {
   end_phase();
+  phase_.reset();
+  if (failure_) return;  // nothing runs any more
   phase_ = phase_index;
   if (trace_.phases[phase_index].ends_with("forward")) ++forward_pass_;
   phase_began_ = Clock::now();
@@ -113,7 +117,9 @@ void CheckedExecutor::end_phase() {
   if (!phase_) return;
   if (!failure_) settle();
   phase_ms_[*phase_] = std::chrono::duration<double, std::milli>(Clock::now() - phase_began_).count();
-  if (!failure_) after_phase(*phase_);
+  if (failure_) return;
+  phases_done_ = *phase_ + 1;
+  after_phase(*phase_);
 }
 
 bool CheckedExecutor::alive(StorageId storage) const {

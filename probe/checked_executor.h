@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,9 @@ class CheckedExecutor : public Executor {
   void run(std::uint32_t run_index) override;
   void mark(std::uint32_t phase_index) override;
   void finish();  // ends the last phase
+  std::uint32_t phases_done() const { return phases_done_; }
+
+  static constexpr const char* kStopped = "stopped";
 
   const std::optional<RunFailure>& failure() const { return failure_; }
   const std::vector<double>& losses() const { return losses_; }      // NaN for a step that has not computed its loss
@@ -38,7 +42,9 @@ class CheckedExecutor : public Executor {
  protected:
   using Operands = std::span<const host::HostView>;
 
-  explicit CheckedExecutor(const Trace& trace);  // with operands; outlives the executor
+  // `trace` has operands and outlives the executor. `stop` is asked before every operator; true stops the run there, as
+  // if it had failed with kStopped.
+  explicit CheckedExecutor(const Trace& trace, std::function<bool()> stop = nullptr);
 
   // The memory behind the allocator's address; nullptr where none was reserved.
   virtual std::byte* locate(std::uint64_t address, Bytes bytes) = 0;
@@ -75,6 +81,8 @@ class CheckedExecutor : public Executor {
   std::vector<host::HostView> operands_;  // of the call in progress
   std::uint32_t current_run_ = 0;
   std::uint64_t forward_pass_ = 0;
+  std::uint32_t phases_done_ = 0;
+  std::function<bool()> stop_;
   std::optional<RunFailure> failure_;
   std::vector<double> losses_;
   std::vector<double> phase_ms_;

@@ -13,13 +13,16 @@ constexpr int kPoison = 0xFF;  // NaN in every floating format, -1 as a token id
 }  // namespace
 
 DeviceExecutor::DeviceExecutor(const Trace& trace, Device& device, Options options)
-    : CheckedExecutor(trace), device_(device), options_(std::move(options)), pending_(trace.losses.size()) {}
+    : CheckedExecutor(trace, options.stop),
+      device_(device),
+      options_(std::move(options)),
+      pending_(trace.losses.size()) {}
 
-// The matrix library works in the trace's own workspace, the largest that is alive.
+// The matrix library works in the trace's own workspace, the largest that is alive; others' scratch memory is not its.
 void DeviceExecutor::after_birth(StorageId storage, std::byte* memory) {
   const StorageInfo& info = trace().storages[storage];
   if (options_.poison) device_.fill(memory, kPoison, info.bytes);
-  if (info.category != Category::workspace || info.op != OpKind::workspace) return;
+  if (trace().names[info.scope] != kCublasScope) return;
   if (workspace_ != kNoStorage && trace().storages[workspace_].bytes > info.bytes) return;
   workspace_ = storage;
   device_.use_workspace(memory, info.bytes);
@@ -33,7 +36,6 @@ void DeviceExecutor::before_death(StorageId storage, std::byte* memory) {
 }
 
 const char* DeviceExecutor::compute(const Run& run, Operands in, Operands out) {
-  if (options_.stop && options_.stop()) return kStopped;
   const KernelFn kernel = device_.kernels()[static_cast<std::size_t>(run.op)];
   if (kernel == nullptr) return "there is no kernel for this operator";
   Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services(), options_.seat};

@@ -36,10 +36,8 @@ class DeviceExecutor : public CheckedExecutor {
     RankSeat seat = {};               // in whose place this process is
     // Called when a phase (index into Trace::phases) has run, while what it left is alive.
     std::function<void(DeviceExecutor&, std::uint32_t)> on_phase_end = nullptr;
-    // Asked before every operator; true stops the run there, as if it had failed with kStopped.
-    std::function<bool()> stop = nullptr;
+    std::function<bool()> stop = nullptr;  // asked before every operator
   };
-  static constexpr const char* kStopped = "stopped";
 
   // `trace` (with operands) and `device` outlive the executor.
   DeviceExecutor(const Trace& trace, Device& device, Options options);

@@ -1,38 +1,16 @@
 #include "probe/device_run.h"
 
-#include <algorithm>
-#include <chrono>
+#include <mutex>
 
 namespace ledger {
+
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// Why a run is to end before its time.
-class Stops {
- public:
-  explicit Stops(const DeviceRunOptions& options) : options_(options) {}
-  bool now() {
-    if (options_.interrupted && options_.interrupted()) status_ = RunStatus::interrupted;
-    const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
-    if (options_.timeout_s > 0 && seconds > options_.timeout_s) status_ = RunStatus::timeout;
-    return status_ != RunStatus::ok;
-  }
-  RunStatus status() const { return status_; }
-
- private:
-  const DeviceRunOptions& options_;
-  const Clock::time_point began_ = Clock::now();
-  RunStatus status_ = RunStatus::ok;
-};
-
-// What was measured before the run ended: the allocator is deterministic, so the part that ran is replayed alone.
-Replay replay_of_part(const Trace& trace, const ReplayOptions& options, std::uint32_t last_run) {
-  Trace part = trace;
-  const auto is_last = [&](const Event& e) { return e.type == EventType::run && e.id == last_run; };
-  const auto end = std::find_if(part.events.begin(), part.events.end(), is_last);
-  part.events.erase(end, part.events.end());
-  return replay(part, options);
+// What is known of the memory while segments are held: their sum is the allocator's to know.
+DeviceMemory without_sums(DeviceMemory memory) {
+  memory.grown_bytes.reset();
+  memory.unexplained_bytes.reset();
+  return memory;
 }
 
 }  // namespace
@@ -40,25 +18,38 @@ Replay replay_of_part(const Trace& trace, const ReplayOptions& options, std::uin
 DeviceRun run_on_device(const Trace& trace, const ReplayOptions& options, MeasuredDevice& device,
                         const DeviceRunOptions& run) {
   DeviceRun result;
-  Stops stops(run);
-  device::DeviceExecutor executor(trace, device,
-                                  {.poison = run.poison,
-                                   .seat = run.seat,
-                                   .on_phase_end =
-                                       [&](device::DeviceExecutor&, std::uint32_t phase) {
-                                         if (run.on_phase_end) run.on_phase_end(phase);
-                                       },
-                                   .stop = [&] { return stops.now(); }});
+  std::mutex mutex;
+  DeviceMemory at_phase_end = without_sums(device.memory(0));
+  RunLimits limits = run.limits;
+  if (run.hung) {
+    limits.hung = [&](const MeasuredResult& measured) {
+      DeviceRun part;
+      static_cast<MeasuredResult&>(part) = measured;
+      part.facts = device.facts();
+      const std::scoped_lock lock(mutex);
+      part.memory = at_phase_end;
+      run.hung(part);
+    };
+  }
+  Stops stops(limits, trace, options);
+  const auto phase_ended = [&](const device::DeviceExecutor& executor, std::uint32_t phase) {
+    stops.phase_ended(executor, phase);
+    if (run.on_phase_end) run.on_phase_end(phase);
+    if (!run.hung) return;
+    const DeviceMemory now = without_sums(device.memory(0));
+    const std::scoped_lock lock(mutex);
+    at_phase_end = now;
+  };
+  device::DeviceExecutor executor(
+      trace, device,
+      {.poison = run.poison, .seat = run.seat, .on_phase_end = phase_ended, .stop = [&] { return stops.now(); }});
   result.replay = replay(trace, options, &executor, &device.store());
   executor.finish();
-  result.phase_ms = executor.phase_ms();
-  result.losses = executor.losses();
-  if (executor.failure()) result.replay = replay_of_part(trace, options, executor.failure()->run);
-  if (stops.status() == RunStatus::ok) result.failure = executor.failure();
+  stops.conclude(executor, result);
   if (!device.store_error().empty() && !result.failure) {
     result.failure = RunFailure{device.store_error(), 0, result.replay.oom_storage};
+    if (result.status == RunStatus::ok || result.status == RunStatus::out_of_memory) result.status = RunStatus::error;
   }
-  result.status = stops.status() != RunStatus::ok ? stops.status() : status_of(result);
   result.memory = device.memory(result.replay.allocator.reserved);
   device.release_segments();
   const DeviceMemory after = device.memory(0);

@@ -3,6 +3,7 @@
 
 #include "probe/measured_device.h"
 #include "probe/measured_result.h"
+#include "probe/run_limits.h"
 
 namespace ledger {
 
@@ -14,8 +15,8 @@ struct DeviceRun : MeasuredResult {
 struct DeviceRunOptions {
   bool poison = false;
   RankSeat seat = {};                                         // in whose place this process is
-  double timeout_s = 0;                                       // 0: none
-  std::function<bool()> interrupted = nullptr;                // asked between operators
+  RunLimits limits = {};                                      // without `hung`
+  std::function<void(const DeviceRun&)> hung = nullptr;       // as RunLimits has it
   std::function<void(std::uint32_t)> on_phase_end = nullptr;  // index into Trace::phases
 };
 

@@ -39,6 +39,26 @@ void add_recipe_flags(CLI::App& app, Flags& flags) {
   }
 }
 
+// "90", "90s", "1.5m", "2h" in seconds.
+double seconds_of(const std::string& flag, const std::string& text) {
+  constexpr struct {
+    std::string_view unit;
+    double seconds;
+  } kUnits[] = {{"", 1}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}};
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  for (const auto& [unit, seconds] : kUnits) {
+    if (end != text.c_str() && unit == end && number > 0 && number < 1e9) return number * seconds;
+  }
+  throw CLI::ValidationError(flag, "'" + text + "' is not a time such as 90s or 5m");
+}
+
+void add_time(CLI::App& app, const char* flag, double& seconds, const char* help) {
+  app.add_option_function<std::string>(
+         flag, [flag, &seconds](const std::string& text) { seconds = seconds_of(flag, text); }, help)
+      ->type_name("TIME");
+}
+
 void add_own_flags(CLI::App& app, Flags& flags) {
   app.add_option("--model", flags.model,
                  "config.json of the model, - for standard input, or a checkpoint's name such as llama-3-8b")
@@ -93,9 +113,9 @@ void add_own_flags(CLI::App& app, Flags& flags) {
       ->capture_default_str()
       ->type_name("SECONDS");
   app.add_flag("--allow-busy", flags.allow_busy, "measure on a GPU on which others compute, too (cuda)");
-  app.add_option("--timeout", flags.timeout_s, "stop after so many seconds; what was measured is written (cuda)")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("SECONDS");
+  add_time(app, "--budget", flags.budget_s,
+           "begin no step that would not be done after this time, e.g. 60s; the first always is");
+  add_time(app, "--timeout", flags.timeout_s, "stop after this time; what was measured is written");
   app.add_flag("--paranoid", flags.paranoid, "fill memory with NaN before it is written and after it is freed (cuda)");
   app.add_flag("--list-gpus", flags.list_gpus, "print the catalogue of GPUs");
   app.add_flag("--list-models", flags.list_models, "print the checkpoints that --model knows by name");

@@ -28,7 +28,7 @@ struct Flags {
   bool quiet = false;
   bool allow_busy = false;
   bool paranoid = false;
-  double timeout_s = 0;  // 0: none
+  double timeout_s = 0, budget_s = 0;  // 0: none
   double rank_timeout_s = 60;
   std::uint32_t steps = 3;
   std::uint32_t warmup = 1;

@@ -1,7 +1,6 @@
 // main.cc - probe: predict, or run the same trace for real and measure.
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "core/api.h"
 #include "core/inference/generate.h"
 #include "probe/card.h"
+#include "probe/check.h"
 #include "probe/checkpoints.h"
 #include "probe/cuda/availability.h"
 #include "probe/cuda/run_cuda.h"
@@ -72,18 +72,6 @@ std::string out_of_memory_sentence(const Prediction& p, const Replay& replay) {
          " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) + ".";
 }
 
-// --check: 0 when measured and predicted peaks are as near as asked, and the losses numbers (a stand-in has none).
-int check(const Flags& flags, const Prediction& p, const MeasuredResult& run, bool stand_in) {
-  if (flags.check_percent < 0) return kOk;
-  const auto predicted = static_cast<double>(p.replay.peak_allocated_bytes);
-  const double off = std::fabs(static_cast<double>(run.replay.peak_allocated_bytes) - predicted) * 100 / predicted;
-  const bool finite =
-      stand_in || std::all_of(run.losses.begin(), run.losses.end(), [](double loss) { return std::isfinite(loss); });
-  if (off <= flags.check_percent && finite) return kOk;
-  return fail(kCheckFailed, finite ? "measured and predicted allocated peaks differ by " + std::to_string(off) + " %."
-                                   : std::string("the loss is not a finite number."));
-}
-
 volatile std::sig_atomic_t signal_received = 0;
 
 // Says how it ended.
@@ -96,13 +84,16 @@ int verdict_on(const Flags& flags, const Prediction& p, const MeasuredResult& ru
     case RunStatus::out_of_memory:
       return fail(kOutOfMemory, out_of_memory_sentence(p, run.replay));
     case RunStatus::timeout:
-      return fail(kTimeOut, "stopped after --timeout; the file holds what was measured until then.");
+      return fail(kTimeOut,
+                  "stopped by " + std::string(run.stopped_by) + "; the file holds what was measured until then.");
     case RunStatus::interrupted:
       return fail(kSignal + signal_received, "interrupted; the file holds what was measured until then.");
     case RunStatus::ok:
       break;
   }
-  return check(flags, p, run, choice.stand_in);
+  if (flags.check_percent < 0) return kOk;
+  const std::string missed = check_of(p, run, flags.check_percent, choice.stand_in);
+  return missed.empty() ? kOk : fail(kCheckFailed, missed);
 }
 
 // Writes file and table, and says how it ended. The file that rank 0 writes is that of the rank which allocated most.
@@ -124,6 +115,28 @@ int finish_run(Flags flags, const Prediction& p, MeasuredResult& run, const Devi
   if (code != kOk) return code;
   if (!ranks.failure().empty() && run.failure) return fail(kRankLost, ranks.failure() + ".");
   return verdict_on(flags, p, run, choice, device);
+}
+
+// The first signal ends the run between two operators, so that its file is written; the second ends the program.
+void on_signal(int number) {
+  if (signal_received != 0) _exit(kSignal + number);
+  signal_received = number;
+}
+
+RunLimits limits_of(const Flags& flags) {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  return {.timeout_s = flags.timeout_s, .budget_s = flags.budget_s, .interrupted = [] { return signal_received != 0; }};
+}
+
+// Writes what there is and ends the program, from a thread beside the one that does not come back; other ranks learn of
+// it by this one's end.
+[[noreturn]] void leave(const Flags& flags, const Prediction& p, MeasuredResult run, const DeviceRun* device,
+                        const RankChoice& choice) {
+  StandIn nobody(choice.place.rank, choice.place.world);
+  const int code = finish_run(flags, p, run, device, nobody, choice);
+  std::fflush(stdout);
+  _exit(code);
 }
 
 // Why no executor can play this trace; empty when one can. `device` as the flag has it.
@@ -168,6 +181,11 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
   const Prediction& p = prediction.value();
+  if (flags.budget_s != 0 && choice.place.world > 1 && !choice.stand_in) {
+    return fail(kUsage,
+                "--budget is for one process: ranks would stop at different steps and wait for each other. Use --steps "
+                "or --timeout.");
+  }
   if (const std::string why = not_for_the_host(p); !why.empty()) {
     return fail(kUsage, why + " Use --dry-run.");
   }
@@ -185,17 +203,13 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   if (!flags.quiet && isatty(STDERR_FILENO) != 0 && (choice.stand_in || choice.place.rank == 0)) {
     host.executor.on_phase_end = [&p](const HostExecutor&, std::uint32_t phase) { show_progress(p.trace, phase); };
   }
+  host.limits = limits_of(flags);
+  host.limits.hung = [&](const MeasuredResult& part) { leave(flags, p, part, nullptr, choice); };
   HostRun run = run_on_host(p.trace, replay_options, host);
   return finish_run(flags, p, run, nullptr, *joined.ranks, choice);
 }
 
 constexpr const char* kInstead = ". Use --dry-run to predict, or --device host to compute a small model on the CPU.";
-
-// The first signal ends the run between two operators, so that its file is written; the second ends the program.
-void on_signal(int number) {
-  if (signal_received != 0) _exit(kSignal + number);
-  signal_received = number;
-}
 
 // Why a GPU cannot play this trace; empty when it can.
 std::string not_for_the_gpu(const Prediction& p, const device::Kernels& kernels) {
@@ -236,13 +250,11 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   }
   ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
   if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
-  DeviceRunOptions run_options{.poison = flags.paranoid, .seat = seat, .timeout_s = flags.timeout_s};
-  run_options.interrupted = [] { return signal_received != 0; };
+  DeviceRunOptions run_options{.poison = flags.paranoid, .seat = seat, .limits = limits_of(flags)};
+  run_options.hung = [&](const DeviceRun& part) { leave(flags, p, part, &part, choice); };
   if (!flags.quiet && isatty(STDERR_FILENO) != 0) {
     run_options.on_phase_end = [&p](std::uint32_t phase) { show_progress(p.trace, phase); };
   }
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
   DeviceRun run = run_on_device(p.trace, replay_options, *gpu.device, run_options);
   StandIn ranks(seat.rank, seat.world);
   return finish_run(flags, p, run, &run, ranks, choice);

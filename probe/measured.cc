@@ -27,6 +27,15 @@ double step_ms(const Trace& trace, const std::vector<double>& phase_ms, std::uin
   return total;
 }
 
+// Whether every phase of the step ran to its end.
+bool complete(const Trace& trace, std::uint32_t phases_done, std::uint32_t step) {
+  const std::string prefix = "step" + std::to_string(step) + ".";
+  std::uint32_t last = 0;
+  for (std::uint32_t i = 0; i < trace.phases.size(); ++i)
+    last = trace.phases[i].starts_with(prefix) ? i : last;
+  return last < phases_done;
+}
+
 // Tokens a second of all decoding passes together; 0 when there are none.
 double decoding_speed(const MeasuredRun& m) {
   const std::vector<std::string>& phases = m.prediction->trace.phases;
@@ -77,8 +86,9 @@ void write_steps(JsonWriter& out, const MeasuredRun& m) {
   out.key("steps").begin_array();
   for (std::uint32_t step = 1; step <= m.steps && step <= m.run->losses.size(); ++step) {
     const double ms = step_ms(trace, m.run->phase_ms, step);
+    if (ms == 0) break;  // the run ended before it
     out.begin_object().member("ms", ms).member("loss", m.run->losses[step - 1]).end_object();
-    if (step > m.warmup) {
+    if (step > m.warmup && complete(trace, m.run->phases_done, step)) {
       counted_ms += ms;
       ++counted;
     }

@@ -16,6 +16,8 @@ struct MeasuredResult {
   Replay replay;
   std::vector<double> phase_ms;       // by index into Trace::phases
   std::vector<double> losses;         // one a step, NaN where none was computed
+  std::uint32_t phases_done = 0;      // how many phases ran to their end
+  const char* stopped_by = "";        // with RunStatus::timeout: the flag
   std::optional<RunFailure> failure;  // of the trace, a kernel or the device; being out of memory is a result (Replay)
   RunStatus status = RunStatus::ok;
 };

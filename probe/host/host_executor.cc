@@ -22,7 +22,7 @@ Bytes slack_bytes(Bytes bytes) {
 }  // namespace
 
 HostExecutor::HostExecutor(const Trace& trace, HostStore& store, Options options)
-    : CheckedExecutor(trace), store_(store), options_(std::move(options)) {
+    : CheckedExecutor(trace, options.stop), store_(store), options_(std::move(options)) {
   static StandIn alone(0, 1);
   if (options_.ranks == nullptr) options_.ranks = &alone;
 }

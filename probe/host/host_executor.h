@@ -20,6 +20,7 @@ class HostExecutor : public CheckedExecutor {
     Communicator* ranks = nullptr;    // of which this is one; null: the only one
     // Called when a phase (index into Trace::phases) has run, while what it left is alive.
     std::function<void(const HostExecutor&, std::uint32_t)> on_phase_end = nullptr;
+    std::function<bool()> stop = nullptr;  // asked before every operator
   };
 
   // `trace` (with operands) and `store` outlive the executor.

@@ -43,23 +43,21 @@ std::string first_not_computed(const Trace& trace) {
 
 HostRun run_on_host(const Trace& trace, const ReplayOptions& options, const HostRunOptions& host) {
   HostRun result;
+  Stops stops(host.limits, trace, options);
   HostExecutor::Options executor_options = host.executor;
-  if (host.keep_gradients || host.keep_weights) {
-    executor_options.on_phase_end = [&](const HostExecutor& executor, std::uint32_t phase) {
-      const bool backward = trace.phases[phase].ends_with("backward");
-      if (host.keep_gradients && backward) keep_gradients(trace, executor, result.gradients);
-      if (host.keep_weights && phase + 1 == trace.phases.size()) result.weights = weights_of(trace, executor);
-      if (host.executor.on_phase_end) host.executor.on_phase_end(executor, phase);
-    };
-  }
+  executor_options.stop = [&stops] { return stops.now(); };
+  executor_options.on_phase_end = [&](const HostExecutor& executor, std::uint32_t phase) {
+    const bool backward = trace.phases[phase].ends_with("backward");
+    if (host.keep_gradients && backward) keep_gradients(trace, executor, result.gradients);
+    if (host.keep_weights && phase + 1 == trace.phases.size()) result.weights = weights_of(trace, executor);
+    if (host.executor.on_phase_end) host.executor.on_phase_end(executor, phase);
+    stops.phase_ended(executor, phase);
+  };
   HostStore store(host.memory_limit);
   HostExecutor executor(trace, store, std::move(executor_options));
   result.replay = replay(trace, options, &executor, &store);
   executor.finish();
-  result.phase_ms = executor.phase_ms();
-  result.losses = executor.losses();
-  result.failure = executor.failure();
-  result.status = status_of(result);
+  stops.conclude(executor, result);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include "core/memory/replay.h"
 #include "probe/host/host_executor.h"
 #include "probe/measured_result.h"
+#include "probe/run_limits.h"
 
 namespace ledger {
 
@@ -15,6 +16,7 @@ struct HostRunOptions {
   Bytes memory_limit = kOverflow;  // of this process's memory; the card's is in ReplayOptions
   bool keep_gradients = false;
   bool keep_weights = false;
+  RunLimits limits = {};
 };
 
 struct NamedTensor {

@@ -97,6 +97,9 @@ const Bad kFlags[] = {
     {"no_steps", nullptr, "--model cfg.json --device host --steps 0", "--steps: Value 0 not in range 1 to 64."},
     {"bad_check", nullptr, "--model cfg.json --device host --check much",
      "--check: 'much' is not a percentage such as 5%."},
+    {"bad_budget", nullptr, "--model cfg.json --device host --budget soon",
+     "--budget: 'soon' is not a time such as 90s or 5m."},
+    {"no_time", nullptr, "--model cfg.json --device host --timeout 0s", "--timeout: '0s' is not a time"},
     {"flag_without_value", nullptr, "--dry-run --model", "--model"},
     {"course_cannot_run", nullptr, "--model cfg.json --device host --stack course", "Use --dry-run."},
     {"not_computed", nullptr, "--dry-run --model cfg.json --compile",
@@ -188,6 +191,51 @@ TEST_F(Cli, WhatTheHostCannotGenerateItRefusesByName) {
   const Outcome int8 = probe("--model tiny.json --device host --task generate --new-tokens 2 --weights int8");
   EXPECT_EQ(int8.code, 2);
   EXPECT_NE(int8.err.find("no kernel for int8_linear"), std::string::npos) << int8.err;
+}
+
+TEST_F(Cli, ABudgetThatIsSpentEndsWithFiveAndTheStepsThatWereDone) {
+  const Outcome outcome = probe("--device host --model tiny.json --seq 12 --steps 9 --budget 0.000001s --json -");
+  EXPECT_EQ(outcome.code, 5);
+  expect_one_sentence(outcome.err);
+  EXPECT_NE(outcome.err.find("stopped by --budget; the file holds"), std::string::npos) << outcome.err;
+  const Json measured = parsed(outcome.out);
+  EXPECT_EQ(text(measured, "status"), "timeout");
+  EXPECT_EQ(at(measured, "steps").items().size(), 1u);
+  EXPECT_FALSE(at(measured, "steps.0.loss").is_null());
+  EXPECT_EQ(text(measured, "phases.4.name"), "step1.zero_grad");
+  EXPECT_EQ(at(measured, "phases").items().size(), 5u);
+  EXPECT_EQ(probe("--device host --model tiny.json --seq 12 --budget 1h --timeout 60m --check 0%").code, 0);
+}
+
+TEST_F(Cli, ATimeoutEndsWithFiveAndWhatWasMeasured) {
+  const Outcome outcome = probe("--device host --model tiny.json --seq 12 --steps 64 --timeout 1e-6s --json -");
+  EXPECT_EQ(outcome.code, 5);
+  expect_one_sentence(outcome.err);
+  EXPECT_NE(outcome.err.find("stopped by --timeout; the file holds"), std::string::npos) << outcome.err;
+  const Json measured = parsed(outcome.out);
+  EXPECT_EQ(text(measured, "status"), "timeout");
+  EXPECT_EQ(at(measured, "prediction.events_identical").as_bool(), false);
+  for (const char* key : {"model", "recipe", "options", "peaks", "phases", "at_peak", "steps", "prediction"})
+    EXPECT_FALSE(at(measured, key).is_null()) << key;
+}
+
+// Half precision on two tokens: the scaled gradients overflow, and the step makes the weights infinite.
+TEST_F(Cli, ACheckThatFailsEndsWithFourAndTheFile) {
+  const std::string arguments = "--device host --model tiny.json --seq 2 --precision amp-fp16 --json -";
+  EXPECT_EQ(probe(arguments).code, 0) << "nobody asked";
+  const Outcome outcome = probe(arguments + " --check 5%");
+  EXPECT_EQ(outcome.code, 4);
+  expect_one_sentence(outcome.err);
+  EXPECT_NE(outcome.err.find("the loss is not a finite number."), std::string::npos) << outcome.err;
+  EXPECT_EQ(text(parsed(outcome.out), "status"), "ok");
+}
+
+TEST_F(Cli, AnInterruptedRunKeepsWhatWasMeasured) {
+  const Outcome outcome = probe(
+      "--device host --model tiny.json --batch 64 --seq 64 --steps 64 --json out.json & pid=$!; sleep 1; kill -TERM "
+      "$pid; wait $pid");
+  EXPECT_EQ(outcome.code, 128 + 15) << outcome.err;
+  EXPECT_EQ(text(parsed(contents(folder / "out.json")), "status"), "interrupted");
 }
 
 TEST_F(Cli, OutOfMemoryIsAResultThatNamesTheTensor) {

@@ -217,6 +217,17 @@ class Documents(unittest.TestCase):
             if status == "oom":
                 self.assertGreater(measured["error"]["short_by_bytes"], 0)
 
+    def test_measured_on_a_gpu_that_hangs(self):
+        """What was measured until the last phase's end, written while the device does not answer."""
+        run = subprocess.run([BIN / "emulated_run", "hung"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        measured = json.loads(run.stdout)
+        self.valid("measured", measured)
+        self.assertEqual(measured["status"], "timeout")
+        self.assertEqual([phase["name"] for phase in measured["phases"]][-1], "step1.zero_grad")
+        self.assertEqual(len(measured["steps"]), 1)
+        self.assertIsNone(measured["device_memory"]["unexplained_bytes"])
+
     def test_measured_names_no_machine(self):
         for private in (str(pathlib.Path.home()), str(ROOT), tempfile.gettempdir(), subprocess.getoutput("hostname")):
             if len(private) > 3:

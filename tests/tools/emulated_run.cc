@@ -1,6 +1,8 @@
 // emulated_run.cc - a training step on the emulated device, written as a GPU's measured file: what schemas and readers
 // are tried on where there is no GPU.
-//   emulated_run ok|oom|timeout|interrupted|error
+//   emulated_run ok|oom|timeout|interrupted|error|hung
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 
@@ -9,6 +11,24 @@
 #include "probe/measured.h"
 #include "tests/probe/device/emulated_device.h"
 #include "tests/probe/tiny_configs.h"
+
+namespace {
+
+// A GPU whose queue is never done from the second step on.
+class Hanging : public ledger::emulated::EmulatedDevice {
+ public:
+  std::string settle() override {
+    constexpr int kLoadAndOneStep = 5;
+    while (++settled_ > kLoadAndOneStep)
+      sleep(1);
+    return EmulatedDevice::settle();
+  }
+
+ private:
+  int settled_ = 0;
+};
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace ledger;
@@ -23,10 +43,22 @@ int main(int argc, char** argv) {
   ReplayOptions replay_options{.allocator = allocator_options(recipe), .record_addresses = true};
   if (recipe.memory_limit_bytes != 0) replay_options.allocator.limit = recipe.memory_limit_bytes;
   int asked = 0;
-  DeviceRunOptions run_options{.timeout_s = wanted == "timeout" ? 1e-4 : 0};
-  run_options.interrupted = [&] { return wanted == "interrupted" && ++asked > 200; };
+  DeviceRunOptions run_options{.limits = {.timeout_s = wanted == "timeout" ? 1e-4 : 0}};
+  run_options.limits.interrupted = [&] { return wanted == "interrupted" && ++asked > 200; };
+  const auto write = [&](const DeviceRun& run) {
+    std::fputs(write_measured({&p, &run, kSteps, 1, &run}).c_str(), stdout);
+  };
+  if (wanted == "hung") {
+    run_options.limits.timeout_s = run_options.limits.grace_s = 0.2;
+    run_options.hung = [&](const DeviceRun& run) {
+      write(run);
+      std::fflush(stdout);
+      _exit(run.status == RunStatus::timeout ? 0 : 1);
+    };
+  }
   emulated::EmulatedDevice device;
-  const DeviceRun run = run_on_device(p.trace, replay_options, device, run_options);
-  std::fputs(write_measured({&p, &run, kSteps, 1, &run}).c_str(), stdout);
+  Hanging hanging;
+  const DeviceRun run = run_on_device(p.trace, replay_options, wanted == "hung" ? hanging : device, run_options);
+  write(run);
   return run_status_name(run.status) == wanted ? 0 : 1;
 }
