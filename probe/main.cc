@@ -237,17 +237,26 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   options.steps = flags.steps;
   options.operands = options.record_addresses = true;
   options.trace.rank = seat.rank;
-  const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
+  Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
-  const Prediction& p = prediction.value();
   cuda::OpenedGpu gpu = cuda::open_gpu(flags.allow_busy);
   if (gpu.device == nullptr) {
     if (gpu.busy) return fail(kBusy, gpu.error + ", which would spoil the numbers: stop that, or --allow-busy.");
     return fail(kNoGpu, gpu.error + kInstead);
   }
-  if (const std::string no = not_for_the_gpu(p, gpu.device->kernels()); !no.empty()) {
+  if (const std::string no = not_for_the_gpu(prediction.value(), gpu.device->kernels()); !no.empty()) {
     return fail(kUsage, no + " Use --dry-run.");
   }
+  const AttentionScratch scratch = gpu.device->prepare(prediction.value().trace);
+  if (scratch.planned) {  // what cuDNN works in belongs to the prediction, too
+    options.trace.cudnn_forward_bytes = scratch.forward_bytes;
+    options.trace.cudnn_backward_bytes = scratch.backward_bytes;
+    prediction = predict_run(inputs.config, inputs.recipe, options);
+  } else if (!scratch.declined.empty() && !flags.quiet) {
+    std::fprintf(stderr, "probe: attention is computed by kernels of its own, not by cuDNN: %s.\n",
+                 scratch.declined.c_str());
+  }
+  const Prediction& p = prediction.value();
   ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
   if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
   DeviceRunOptions run_options{.poison = flags.paranoid, .seat = seat, .limits = limits_of(flags)};

@@ -144,6 +144,12 @@ void write_gpu(JsonWriter& out, const DeviceFacts& f) {
     out.value(f.driver);
   }
   out.member("driver_cuda", f.driver_cuda).member("runtime_cuda", f.runtime_cuda).member("cublaslt", f.cublaslt);
+  out.key("cudnn");
+  if (f.cudnn != 0) {
+    out.value(f.cudnn);
+  } else {
+    out.null();
+  }
   out.member("wsl", f.wsl).member("clean", f.clean);
 }
 

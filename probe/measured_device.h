@@ -19,6 +19,7 @@ struct DeviceFacts {
   bool clean = true;                      // nobody else computed on it
   int driver_cuda = 0, runtime_cuda = 0;  // 13000 is 13.0
   std::uint64_t cublaslt = 0;
+  std::uint64_t cudnn = 0;  // 0 where the run has no use for it
   std::string driver = {};  // "580.65.06", empty where NVML does not tell
 };
 
@@ -33,8 +34,19 @@ struct DeviceMemory {
   std::optional<std::int64_t> unexplained_bytes;
 };
 
+// What cuDNN's plans for a trace's attention want as scratch memory.
+struct AttentionScratch {
+  bool planned = false;  // forward and backward
+  Bytes forward_bytes = 0, backward_bytes = 0;
+  std::string declined =
+      {};  // why kernels of our own compute it instead; empty where cuDNN does, or nothing asks for it
+};
+
 class MeasuredDevice : public device::Device {
  public:
+  // Loads what this trace asks for beyond matrix products. Its scratch memory belongs into the trace (TraceOptions):
+  // without it cuDNN is not used.
+  virtual AttentionScratch prepare(const Trace&) { return {}; }
   virtual SegmentStore& store() = 0;
   virtual const DeviceFacts& facts() const = 0;
   // The numbers so far; `reserved` bytes of segments are held.

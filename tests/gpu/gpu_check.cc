@@ -25,10 +25,22 @@ void write_outcome(JsonWriter& out, const std::string& name, const std::string& 
   out.begin_object().member("name", name).member("ok", problem.empty()).member("problem", problem).end_object();
 }
 
+// The case with the scratch memory that cuDNN's plan for it wants, where it has one.
+bool give_scratch(op_cases::OpCase& c, MeasuredDevice& gpu) {
+  const AttentionScratch scratch = gpu.prepare(op_cases::trace_of(c));
+  if (!scratch.planned) return false;
+  if (c.compared == 0) c.compared = c.out.size();
+  op_cases::TestTensor memory = one_op::dense(DType::u8, {plus(scratch.forward_bytes, scratch.backward_bytes)}, {});
+  memory.memory.resize(memory.numel());
+  if (memory.numel() != 0) c.out.push_back(std::move(memory));
+  return true;
+}
+
 bool check_ops(JsonWriter& out, MeasuredDevice& gpu, std::uint32_t seed) {
-  std::size_t failed = 0, count = 0;
+  std::size_t failed = 0, count = 0, by_cudnn = 0;
   out.key("failures").begin_array();
-  for (const op_cases::OpCase& c : op_cases::all_cases(seed)) {
+  for (op_cases::OpCase c : op_cases::all_cases(seed)) {
+    by_cudnn += give_scratch(c, gpu) ? 1 : 0;
     const Trace trace = op_cases::trace_of(c);
     device::DeviceExecutor executor(trace, gpu, {.poison = true, .seat = op_cases::kSeat});
     const op_cases::OpResult got = op_cases::run_case(c, trace, executor, gpu.store());
@@ -41,6 +53,7 @@ bool check_ops(JsonWriter& out, MeasuredDevice& gpu, std::uint32_t seed) {
   }
   out.end_array()
       .member("cases", static_cast<std::uint64_t>(count))
+      .member("by_cudnn", static_cast<std::uint64_t>(by_cudnn))
       .member("failed", static_cast<std::uint64_t>(failed));
   return failed == 0;
 }
@@ -70,8 +83,15 @@ bool check_step(JsonWriter& out, MeasuredDevice& gpu, const StepCase& step, std:
   options.steps = steps;
   options.operands = true;
   options.cublas_workspace_bytes = 32 * kMiB;
-  const Result<Trace> trace = trace_step(read_model_config(step.config).value(), recipe, options);
+  Result<Trace> trace = trace_step(read_model_config(step.config).value(), recipe, options);
   out.begin_object().member("name", step.name);
+  const AttentionScratch scratch = trace.ok() ? gpu.prepare(trace.value()) : AttentionScratch{};
+  if (scratch.planned) {
+    options.cudnn_forward_bytes = scratch.forward_bytes;
+    options.cudnn_backward_bytes = scratch.backward_bytes;
+    trace = trace_step(read_model_config(step.config).value(), recipe, options);
+  }
+  out.member("cudnn", scratch.planned);
   std::string problem = trace.ok() ? "" : "no trace";
   if (trace.ok()) {
     ReplayOptions replay_options;

@@ -74,6 +74,7 @@ void PinnedMemory::settle() {
 
 CudaDevice::~CudaDevice() {
   if (services_.queue.stream != nullptr) cudaStreamSynchronize(stream_of(services_));
+  attention_.reset();
   store_.release_all();
   if (scratch_ != nullptr) cudaFree(scratch_);
   if (services_.queue.stream != nullptr) cudaStreamDestroy(stream_of(services_));
@@ -120,6 +121,25 @@ std::string CudaDevice::start() {
   if (!library_.open(stream)) return library_.problem();
   facts_.cublaslt = library_.version();
   return settle();
+}
+
+AttentionScratch CudaDevice::prepare(const Trace& trace) {
+  const auto asks = [](const Run& run) {
+    return run.op == OpKind::cudnn_attention || run.op == OpKind::cudnn_attention_backward;
+  };
+  if (std::none_of(trace.runs.begin(), trace.runs.end(), asks)) return {};
+  if (attention_ == nullptr) {
+    const Bytes before = device_bytes_in_use();
+    attention_ = std::make_unique<CudnnAttentions>();
+    if (const std::string missing = attention_->open(services_.queue.stream); !missing.empty()) {
+      return {.planned = false, .declined = missing};
+    }
+    const Bytes taken = device_bytes_in_use() - std::min(device_bytes_in_use(), before);
+    memory_.libraries_bytes = plus(memory_.libraries_bytes.value_or(0), taken);
+    services_.attention = attention_.get();
+    facts_.cudnn = attention_->version();
+  }
+  return plan_attention(*attention_, trace);
 }
 
 void CudaDevice::fill(std::byte* memory, int byte, Bytes bytes) {

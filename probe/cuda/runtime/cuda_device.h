@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "probe/cuda/cudnn_attention.h"
 #include "probe/cuda/nvml.h"
 #include "probe/cuda/run_cuda.h"
 #include "probe/cuda/runtime/cublaslt.h"
@@ -38,6 +39,7 @@ class CudaDevice : public MeasuredDevice {
   // Context, queue, libraries; what went wrong, or "". `before`: bytes in use on the device before, as NVML told.
   std::string open(Nvml& nvml, std::optional<Bytes> before);
 
+  AttentionScratch prepare(const Trace& trace) override;
   const device::Kernels& kernels() const override { return kKernels; }
   device::Services& services() override { return services_; }
   std::byte* locate(std::uint64_t address, Bytes bytes) override { return store_.locate(address, bytes); }
@@ -61,6 +63,7 @@ class CudaDevice : public MeasuredDevice {
   DeviceFacts facts_;
   CudaStore store_;
   CublasLt library_;
+  std::unique_ptr<CudnnAttentions> attention_;  // once a trace has asked for it
   PinnedMemory pinned_;
   device::Services services_;
   DeviceMemory memory_;
