@@ -23,6 +23,8 @@ LLAMA_8B = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 143
 RUNS = {
     "0.5b-full": (QWEN_05B, {"seq": 2048}),
     "1.5b-full": (QWEN_15B, {"seq": 2048, "checkpointing": "full"}),
+    "0.5b-native": (QWEN_05B, {"seq": 2048, "stack": "native"}),
+    "0.5b-native-cudnn": (QWEN_05B, {"seq": 2048, "stack": "native", "attention": "cudnn"}),
     "8b-lora": (LLAMA_8B, {"seq": 2048, "method": "lora", "rank": 16, "checkpointing": "full"}),
 }
 
@@ -106,6 +108,8 @@ class Check:
         self.device_memory(name, measured)
         losses = [step["loss"] for step in measured["steps"]]
         self.summary.expect(f"{name}: losses are numbers and fall", None not in losses and losses[-1] < losses[0], losses)
+        if recipe.get("attention") == "cudnn":  # or a sentence about the library that is missing
+            self.summary.expect(f"{name}: cuDNN computes attention", not err or "was not found" in err, err or "ok")
         self.summary.expect(f"{name}: speed is told", measured["speed"].get("tflops"), measured["speed"])
 
     def device_memory(self, name, measured):
@@ -117,6 +121,14 @@ class Check:
         self.summary.expect(f"{name}: the context takes 100 MiB to 1 GiB", context is not None and 100 * MIB <= context <= GIB, context)
         grown = memory["grown_bytes"]
         self.summary.expect(f"{name}: libraries take at most 512 MiB of their own", grown is not None and grown <= 512 * MIB, grown)
+
+    def fusing(self):
+        """What the operators of our own buy, beside PyTorch's on the same model."""
+        files = {name: self.out / f"{name}.json" for name in ("0.5b-full", "0.5b-native", "0.5b-native-cudnn")}
+        runs = {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
+        told = {name: (run["peaks"]["allocated_bytes"], run["steps"][-1]["ms"]) for name, run in runs.items()}
+        if "0.5b-full" in told and "0.5b-native" in told:
+            self.summary.expect("stack native takes less memory than hf", told["0.5b-native"][0] < told["0.5b-full"][0], told)
 
     def torch(self, name):
         began = time.monotonic()
@@ -146,6 +158,9 @@ class Check:
         self.summary.expect("cudaMalloc's refusal is exit 3", code == 3 and status == "oom", (code, status, err[-300:]))
         code, measured, err = self.probe(QWEN_05B, {"seq": 2048}, "--steps", "64", "--timeout", "3", "--allow-busy")
         self.summary.expect("--timeout is exit 5 with JSON", code == 5 and (measured or {}).get("status") == "timeout", (code, err))
+        code, measured, err = self.probe(QWEN_05B, {"seq": 2048}, "--steps", "64", "--budget", "2s", "--allow-busy")
+        done = len((measured or {}).get("steps", []))
+        self.summary.expect("--budget is exit 5 with the steps that were done", code == 5 and 1 <= done < 64, (code, done, err))
         code, _, err = self.probe(QWEN_05B, {"allocator": "torch_expandable"}, "--allow-busy")
         self.summary.expect("what cannot run here is exit 2", code == 2, (code, err))
         self.summary.stage("failures", {}, began)
@@ -168,9 +183,10 @@ def main():
     check.kernels()
     for name, (config, recipe) in RUNS.items():
         check.measure(name, config, recipe)
+    check.fusing()
     check.failures()
-    for name in RUNS:
-        if (options.out / f"{name}.json").exists():
+    for name, (_, recipe) in RUNS.items():
+        if "stack" not in recipe and (options.out / f"{name}.json").exists():
             check.torch(name)
     failed = sum(not entry["ok"] for entry in summary.document["assertions"])
     print(f"{len(summary.document['assertions']) - failed} passed, {failed} failed; {summary.path}")
