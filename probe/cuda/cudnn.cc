@@ -1,5 +1,6 @@
 #include "probe/cuda/cudnn.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ledger::cuda {
@@ -195,33 +196,48 @@ std::int64_t CudnnGraph::engines() {
   return count;
 }
 
+// What cuDNN would take for this graph, best first.
+std::vector<CudnnDescriptor> CudnnGraph::configurations(Heuristics mode) {
+  constexpr std::size_t kMost = 8;
+  std::string refused;
+  CudnnDescriptor heuristics(library_, kHeuristics, refused);
+  heuristics.set(kHeuristicsGraph, *graph_);
+  heuristics.set(kHeuristicsMode, kTypeHeuristicsMode, mode);
+  heuristics.finalise("to say which engine to take");
+  std::vector<CudnnDescriptor> found;
+  std::vector<Descriptor> raw;
+  for (std::size_t i = 0; i < kMost; ++i)
+    raw.push_back(found.emplace_back(library_, kEngineConfig, error_).raw());
+  std::int64_t got = 0;
+  if (refused.empty()) {
+    library_.call().cudnnBackendGetAttribute(heuristics.raw(), kHeuristicsResults, kTypeDescriptor,
+                                             static_cast<std::int64_t>(kMost), &got, raw.data());
+  }
+  while (found.size() > static_cast<std::size_t>(std::max<std::int64_t>(got, 0)))
+    found.pop_back();
+  return found;
+}
+
 bool CudnnGraph::plan(Handle handle) {
+  std::string refused;
   for (const Heuristics mode : {kBest, kFallback}) {
-    std::string refused;
-    CudnnDescriptor heuristics(library_, kHeuristics, refused);
-    heuristics.set(kHeuristicsGraph, *graph_);
-    heuristics.set(kHeuristicsMode, kTypeHeuristicsMode, mode);
-    heuristics.finalise("to say which engine to take");
-    config_.emplace(library_, kEngineConfig, refused);
-    Descriptor config = config_->raw();
-    std::int64_t got = 0;
-    if (refused.empty()) {
-      library_.call().cudnnBackendGetAttribute(heuristics.raw(), kHeuristicsResults, kTypeDescriptor, 1, &got, &config);
-    }
-    if (got < 1) continue;
-    plan_.emplace(library_, kPlan, refused);
-    plan_->set(kPlanHandle, kTypeHandle, 1, &handle);
-    plan_->set(kPlanConfig, *config_);
-    plan_->finalise("to make a plan");
-    std::int64_t bytes = 0;
-    if (refused.empty() && library_.call().cudnnBackendGetAttribute(plan_->raw(), kPlanWorkspaceSize, kTypeInt64, 1,
-                                                                    &got, &bytes) == kSuccess) {
+    for (CudnnDescriptor& config : configurations(mode)) {
+      std::int64_t bytes = 0, got = 0;
+      CudnnDescriptor plan(library_, kPlan, error_);
+      plan.set(kPlanHandle, kTypeHandle, 1, &handle);
+      plan.set(kPlanConfig, config);
+      plan.finalise("a plan");
+      const bool made = error_.empty() && library_.call().cudnnBackendGetAttribute(
+                                              plan.raw(), kPlanWorkspaceSize, kTypeInt64, 1, &got, &bytes) == kSuccess;
+      refused = std::exchange(error_, "");
+      if (!made) continue;
       workspace_bytes_ = static_cast<Bytes>(bytes);
+      config_.emplace(std::move(config));
+      plan_.emplace(std::move(plan));
       return true;
     }
-    plan_.reset();
   }
-  error_ = "none of cuDNN's engines takes this graph on this device: " + library_.last_error();
+  error_ = "none of cuDNN's engines takes this graph on this device" + (refused.empty() ? "" : ": " + refused);
   return false;
 }
 

@@ -107,6 +107,7 @@ class CudnnGraph {
   void pointwise(cudnn::Mode mode, cudnn::DataType precision, std::optional<int> axis, Id x, std::optional<Id> b,
                  std::optional<Id> t, Id y);
   void operation(CudnnDescriptor descriptor, const char* what);
+  std::vector<CudnnDescriptor> configurations(cudnn::Heuristics mode);
   const CudnnDescriptor& at(Id id) const { return tensors_[static_cast<std::size_t>(id - 1)]; }
 
   const Cudnn& library_;
