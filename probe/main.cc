@@ -108,10 +108,10 @@ int finish_run(Flags flags, const Prediction& p, MeasuredResult& run, const Devi
   }
   if (!first && !each_its_own) flags.json.clear();
   if (!first) flags.quiet = true;
-  const int code =
-      emit(flags, json,
-           measured_table(p, run.replay, run.phase_ms, choice.stand_in ? std::vector<double>() : run.losses) +
-               ranks_table(all));
+  const int code = emit(flags, json,
+                        measured_table(p, run.replay, run.phase_ms,
+                                       choice.stand_in ? std::vector<double>() : known_losses(p.trace, run)) +
+                            ranks_table(all));
   if (code != kOk) return code;
   if (!ranks.failure().empty() && run.failure) return fail(kRankLost, ranks.failure() + ".");
   return verdict_on(flags, p, run, choice, device);

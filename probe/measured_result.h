@@ -22,6 +22,9 @@ struct MeasuredResult {
   RunStatus status = RunStatus::ok;
 };
 
+// Of the forward passes that ran to their end.
+std::vector<double> known_losses(const Trace& trace, const MeasuredResult& result);
+
 // What replay and failure say, where nothing ended the run before its time.
 RunStatus status_of(const MeasuredResult& result);
 

@@ -74,6 +74,7 @@ void Tape::recompute(CheckpointFrame& frame) {
 // Checkpointed regions keep nothing anyway, and what a recomputation makes is needed at once.
 void Tape::remake(const Tensor& tensor, std::function<Tensor()> again) {
   if (!grad_enabled_ || muted_ || recording_ != nullptr || recomputing_ != nullptr) return;
+  if (tensor.impl()->storage->remake != nullptr) return;
   CheckpointFrame* frame = new_frame();
   frame->recomputed = true;  // no slots to drop
   frame->again = std::move(again);

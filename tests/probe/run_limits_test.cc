@@ -62,6 +62,7 @@ TEST(RunLimits, ABudgetEndsBetweenTwoStepsAndTheFirstIsAlwaysDone) {
   expect_beginning(got, p);
   EXPECT_TRUE(std::isfinite(got.losses[0]));
   EXPECT_TRUE(std::isnan(got.losses[1]));
+  EXPECT_EQ(known_losses(p.trace, got), std::vector<double>{got.losses[0]});
   const Json json = written(p, got);
   EXPECT_EQ(json.find("steps")->items().size(), 1u);
   EXPECT_EQ(json.find("status")->as_string(), "timeout");
