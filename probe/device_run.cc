@@ -45,12 +45,13 @@ DeviceRun run_on_device(const Trace& trace, const ReplayOptions& options, Measur
       {.poison = run.poison, .seat = run.seat, .on_phase_end = phase_ended, .stop = [&] { return stops.now(); }});
   result.replay = replay(trace, options, &executor, &device.store());
   executor.finish();
+  const Bytes held = result.replay.allocator.reserved;  // also by what was placed after a stop and never ran
   stops.conclude(executor, result);
   if (!device.store_error().empty() && !result.failure) {
     result.failure = RunFailure{device.store_error(), 0, result.replay.oom_storage};
     if (result.status == RunStatus::ok || result.status == RunStatus::out_of_memory) result.status = RunStatus::error;
   }
-  result.memory = device.memory(result.replay.allocator.reserved);
+  result.memory = device.memory(held);
   device.release_segments();
   const DeviceMemory after = device.memory(0);
   result.memory.grown_bytes = after.grown_bytes;
