@@ -231,9 +231,9 @@ TEST_F(Cli, ACheckThatFailsEndsWithFourAndTheFile) {
 }
 
 TEST_F(Cli, AnInterruptedRunKeepsWhatWasMeasured) {
-  const Outcome outcome = probe(
-      "--device host --model tiny.json --batch 64 --seq 64 --steps 64 --json out.json & pid=$!; sleep 1; kill -TERM "
-      "$pid; wait $pid");
+  const Outcome outcome = shell("{ '" PROBE_BINARY
+                                "' --device host --model tiny.json --batch 64 --seq 64 --steps 64 --json out.json & "
+                                "pid=$!; sleep 1; kill -TERM $pid; wait $pid; }");
   EXPECT_EQ(outcome.code, 128 + 15) << outcome.err;
   EXPECT_EQ(text(parsed(contents(folder / "out.json")), "status"), "interrupted");
 }
