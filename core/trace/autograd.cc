@@ -174,6 +174,7 @@ void Tape::destroy(Node* node) {
   node->edge_count = 0;
   for (Tensor& gradient : node->pending)
     gradient.reset();
+  node->parts.clear();
   nodes_.give(node);
 }
 

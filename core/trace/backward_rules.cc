@@ -210,8 +210,9 @@ void reentrant(Node& node, const Gradients& in, Gradients& out) {
 // embedding_dense_backward: a zero-filled gradient of the whole table.
 void embedding(Node& node, const Gradients& in, Gradients& out) {
   const Tensor ids = node.tape->unpack(node, 0);
+  const Tensor gradient = contiguous(in[0]);
   Tensor table = node.tape->empty(OpKind::embedding_backward, node.input_shape, in[0].dtype());
-  node.tape->run(OpKind::embedding_backward, {&in[0], &ids}, {&table});
+  node.tape->run(OpKind::embedding_backward, {&gradient, &ids}, {&table});
   out[0] = table;
 }
 

@@ -317,6 +317,36 @@ Tensor cat(std::span<const Tensor> parts, int dim, Dim joined) {
   return result;
 }
 
+namespace {
+
+// CatBackward: to a part its window on the gradient, to the node of the next part all of it.
+void cat_all_rule(Node& node, const Gradients& in, Gradients& out) {
+  const auto dim = static_cast<int>(node.attr.i[0]);
+  const Dim length = node.input_shape[static_cast<std::size_t>(dim)];
+  if (node.needs(0)) out[0] = slice(in[0], dim, static_cast<std::uint64_t>(node.attr.i[1]), length);
+  if (node.needs(1)) out[1] = in[0];
+}
+
+}  // namespace
+
+// PyTorch's one node is here a chain of one for each part, since nodes have few inputs.
+Tensor cat_all(std::span<const Tensor> parts, int dim, Dim joined) {
+  Tensor result = cat(parts, dim, joined);
+  Tape& tape = result.tape();
+  const int at = dim < 0 ? dim + result.rank() : dim;
+  std::uint64_t start = result.dim(at).size;
+  Tensor rest;
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    start -= parts[i].dim(at).size;
+    Node* const node = tape.node(cat_all_rule, {&parts[i], &rest});
+    if (node != nullptr) node->attr.i = {at, static_cast<std::int64_t>(start)};
+    Tensor from_here = i == 0 ? result : tape.detach(result);
+    tape.attach(node, from_here);
+    rest = std::move(from_here);
+  }
+  return rest;
+}
+
 Tensor argmax_last(const Tensor& a) {
   Shape shape = a.shape();
   --shape.rank;

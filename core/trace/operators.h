@@ -8,6 +8,7 @@
 #include <array>
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "core/trace/tape.h"
 
@@ -28,6 +29,7 @@ Tensor alias(const Tensor& x);
 using Parts = std::array<Tensor, 3>;
 Parts split(const Tensor& x, int dim, Dim length, std::size_t count);
 Parts split(const Tensor& x, int dim, Dim first, Dim second);  // in two of these lengths
+std::vector<Tensor> split_each(const Tensor& x, int dim);      // in views of length 1, of which each gets a gradient
 Tensor contiguous(const Tensor& x);                            // itself when it already is
 
 // --- element-wise
@@ -88,6 +90,7 @@ Tensor cat(const Tensor& a, const Tensor& b, int dim, Sym joined = Sym::none);
 Tensor cat(const Tensor& a, int dim);                                                // of a list of one: a copy
 Tensor cat(const Tensor& a, const Tensor& b, const Tensor& c, int dim, Sym joined);  // only without grad
 Tensor cat(std::span<const Tensor> parts, int dim, Dim joined);                      // only without grad
+Tensor cat_all(std::span<const Tensor> parts, int dim, Dim joined);                  // parts of one dtype
 Tensor argmax_last(const Tensor& a);                                                 // only without grad
 Tensor cumsum_last(const Tensor& a);                                                 // only without grad
 Tensor pad_right(const Tensor& a, Dim padded, std::int64_t value);

@@ -125,6 +125,46 @@ Parts split(const Tensor& x, int dim, Dim first, Dim second) {
   return split(x, dim, std::span<const Dim>(lengths));
 }
 
+namespace {
+
+// SplitBackward: the gradients of the parts, one beside the other.
+void split_each_rule(Node& node, const Gradients&, Gradients& out) {
+  const auto dim = static_cast<int>(node.attr.i[0]);
+  out[0] = cat(node.parts, dim, node.input_shape[static_cast<std::size_t>(dim)]);
+  node.parts.clear();
+}
+
+// Puts a part's gradient where the node of the whole finds it.
+void part_rule(Node& node, const Gradients& in, Gradients&) {
+  node.edges[0].node->parts[static_cast<std::size_t>(node.attr.i[0])] = in[0];
+}
+
+}  // namespace
+
+// PyTorch's one node is here one for the whole and one for each part, since nodes have few outputs.
+std::vector<Tensor> split_each(const Tensor& x, int dim) {
+  Tape& tape = x.tape();
+  const std::size_t i = index_of(x, dim);
+  const std::uint64_t count = x.shape()[i].size;
+  Node* node = tape.node(split_each_rule, {&x});
+  Tensor whole = tape.detach(x);
+  if (node != nullptr) {
+    node->attr.i[0] = static_cast<std::int64_t>(i);
+    node->parts.resize(static_cast<std::size_t>(count));
+  }
+  tape.attach(node, whole);
+  Shape shape = x.shape();
+  shape.set(i, {1, Sym::none});
+  std::vector<Tensor> parts;
+  for (std::uint64_t part = 0; part < count; ++part) {
+    Node* const one = tape.node(part_rule, {&whole});
+    if (one != nullptr) one->attr.i[0] = static_cast<std::int64_t>(part);
+    parts.push_back(tape.view_of(x, shape, x.impl()->strides, part * static_cast<std::uint64_t>(x.impl()->strides[i])));
+    tape.attach(one, parts.back());
+  }
+  return parts;
+}
+
 Tensor contiguous(const Tensor& x) {
   if (x.is_contiguous()) return x;
   Tape& tape = x.tape();

@@ -98,6 +98,15 @@ Tensor scores(const Material& m) {
   return matmul(heads(m.x, kHeads), transpose(heads(m.y, kHeads), 2, 3));
 }
 
+// Each head [2,1,5,2] with a norm of its own weight.
+Tensor normed_heads(const Material& m) {
+  const std::vector<Tensor> parts = split_each(heads(product(m), kHeads), 1);
+  std::vector<Tensor> normed;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    normed.push_back(layer_norm(parts[i], slice(m.vector, 0, 2 * i, {2}), Tensor(), 1e-3));
+  return cat_all(normed, 1, kHeads);
+}
+
 const Program kPrograms[] = {
     {"add", [](const Material& m) { return m.x + m.y; }},
     {"add_to_itself", [](const Material& m) { return m.x + m.x; }},
@@ -125,6 +134,16 @@ const Program kPrograms[] = {
     {"layer_norm", [](const Material& m) { return layer_norm(m.x, m.vector, Tensor(), 1e-3); }},
     {"layer_norm_with_bias", [](const Material& m) { return layer_norm(m.x * m.y, m.vector, bias_of(m), 1e-3); }},
     {"layer_norm_bare", [](const Material& m) { return layer_norm(m.x, Tensor(), Tensor(), 1e-3) * m.y; }},
+    {"layer_norm_of_transposed",
+     [](const Material& m) { return layer_norm(transpose(product(m), 0, 1), m.vector, bias_of(m), 1e-3); }},
+    {"split_each", normed_heads},
+    {"cat_all_of_some",
+     [](const Material& m) {
+       const std::vector<Tensor> parts = {m.x, product(m), ones_like(m.y), m.x};
+       return silu(cat_all(parts, 1, {20})) * 3.0;
+     }},
+    {"embedding_of_permuted",
+     [](const Material& m) { return transpose(embedding(m.table, m.ids), 0, 1) * transpose(m.x, 0, 1); }},
     {"fused_rms_norm", [](const Material& m) { return fused_rms_norm(m.x * m.y, m.vector, 1e-3); }},
     {"fused_rms_norm_of_transposed",
      [](const Material& m) { return fused_rms_norm(transpose(product(m), 0, 1), m.vector, 1e-3); }},
