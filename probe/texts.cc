@@ -44,6 +44,8 @@ constexpr Reason kReasons[] = {
     {"family_attention_not_modelled",
      "this family's own code is not modelled with this attention; leave it at sdpa, which stands for the family's "
      "default"},
+    {"decoder_seq_needs_an_encoder", "only an encoder-decoder reads two lengths; leave decoder_seq at 0"},
+    {"encoder_decoder_checkpoints_in_full", "an encoder-decoder is modelled with checkpointing none or full"},
     {"selective_experts_not_modelled",
      "selective checkpointing is not modelled for mixtures of experts; use full checkpointing"},
     {"seq_beyond_positions", "the model has no position embeddings beyond max_position_embeddings"},

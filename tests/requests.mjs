@@ -62,7 +62,7 @@ const IN_FULL = new Set(['llama-3-8b', 'llama-3.2-1b', 'llama-2-7b', 'mistral-7b
 const FAMILIES = [
   'mistral', 'qwen2', 'qwen3', 'granite', 'smollm3', 'gemma', 'gemma2', 'gemma3_text', 'phi', 'phi3', 'starcoder2', 'cohere', 'cohere2',
   'olmo', 'olmo2', 'glm', 'glm4', 'gpt_neox', 'gpt2', 'mixtral', 'falcon', 'deepseek_v3', 'gpt_oss', 'stablelm',
-  'gptj', 'llama4_text', 'bloom', 't5', 'vit', 'gemma3', 'qwen2_vl',
+  'gptj', 'llama4_text', 'bloom', 'internlm2', 't5', 'vit', 'gemma3', 'qwen2_vl',
 ];
 
 function* familyRequests() {

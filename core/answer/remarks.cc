@@ -97,8 +97,8 @@ bool stays_fp32(const Recipe& r) {
 
 // Attention is called with fewer heads of keys and values than of queries.
 bool groups_heads(const Prediction& p) {
-  const bool repeated =
-      p.recipe.stack == Stack::hf_4 || p.recipe.stack == Stack::torchtune || is_torchtitan(p.recipe.stack);
+  const bool repeated = p.recipe.stack == Stack::hf_4 || p.recipe.stack == Stack::torchtune ||
+                        is_torchtitan(p.recipe.stack) || p.config.style.projections == Projections::grouped;
   return !repeated && p.config.num_attention_heads != p.config.num_key_value_heads;
 }
 

@@ -24,16 +24,21 @@ constexpr ActName kActs[] = {
 
 }  // namespace
 
+std::optional<Act> activation_named(std::string_view name) {
+  const auto known = std::find_if(std::begin(kActs), std::end(kActs), [&](const ActName& a) { return a.name == name; });
+  return known == std::end(kActs) ? std::nullopt : std::optional(known->act);
+}
+
 void read_activation(Fields& fields, ModelConfig& config) {
   std::string name = "silu";
   fields.text("hidden_activation", name);
   if (!fields.ok()) return;
-  const auto known = std::find_if(std::begin(kActs), std::end(kActs), [&](const ActName& a) { return a.name == name; });
-  if (known == std::end(kActs)) {
+  const std::optional<Act> known = activation_named(name);
+  if (!known) {
     return fields.fail({ProblemCode::not_one_of, std::string(fields.name_of("hidden_activation")),
                         Json::of_string(name).brief(), "silu|gelu|gelu_pytorch_tanh|gelu_new|relu", ""});
   }
-  config.act = known->act;
+  config.act = *known;
 }
 
 namespace {
@@ -89,7 +94,7 @@ void read_norms(Fields& fields, ModelConfig& config) {
     }
   }
   if (switched_on(fields, "qk_layernorm"))
-    style.qk_norm = style.layout == Layout::parallel ? QkNorm::head : QkNorm::width;  // phi; stablelm, a norm a head
+    style.qk_norm = style.layout == Layout::parallel ? QkNorm::head : QkNorm::each_head;  // phi; stablelm
   if (fields.has_default("use_parallel_residual")) {
     const bool parallel = switched_on(fields, "use_parallel_residual");
     if (style.layout == Layout::parallel_two && !parallel) style.layout = Layout::pre;  // gpt_neox
@@ -127,6 +132,17 @@ void read_falcon(Fields& fields, ModelConfig& config) {
   if (switched_on(fields, "alibi")) config.style.position = Position::alibi;
   // Falcon-RW's blocks, one after the other and biased by distance, are not built.
   if (!parallel || config.style.position == Position::alibi) config.untraced = "variant_step_not_modelled";
+}
+
+// Which of InternLM2's attention classes runs where the recipe asks for none; the flash class is the recipe's to ask
+// for. Products cut into pretraining_tp pieces are not built.
+void read_internlm2(Fields& fields, ModelConfig& config) {
+  std::string attention = "eager";
+  fields.text("attn_implementation", attention);
+  config.takes_sdpa = attention == "sdpa";
+  std::uint64_t pieces = 1;
+  fields.integer("pretraining_tp", 1, kMaxHeads, pieces);
+  if (pieces != 1 || (attention != "eager" && attention != "sdpa")) config.untraced = "variant_step_not_modelled";
 }
 
 // transformers models/bloom/modeling_bloom.py: its MLP knows one activation.
@@ -284,10 +300,8 @@ void note_untraced(Fields& fields, ModelConfig& config) {
   const bool changed_router =
       config.style.moe != MoeRule::none && ((noise != nullptr && noise->as_real().value_or(0) != 0) ||
                                             (balanced != nullptr && balanced->as_bool().value_or(false)));
-  // Phi's layer norm of transposed heads, and Cohere's and StableLM's with a weight for each head.
-  const NormKind norm = config.style.norm;
-  const bool normed_heads =
-      config.style.qk_norm != QkNorm::none && (norm == NormKind::layer || norm == NormKind::cohere);
+  // Cohere's norm of heads, with a weight for each.
+  const bool normed_heads = config.style.qk_norm != QkNorm::none && config.style.norm == NormKind::cohere;
   // DeepSeek V2's class leaves the number of experts a token visits to the file.
   const bool visits_none = config.style.moe != MoeRule::none && config.moe.per_token == 0;
   if (config.untraced.empty() && (clipped || normed_heads || changed_router || visits_none))
@@ -297,6 +311,7 @@ void note_untraced(Fields& fields, ModelConfig& config) {
 void read_kin(Fields& fields, ModelConfig& config) {
   if (config.model_type == "opt") read_opt(fields, config);
   if (config.model_type == "falcon") read_falcon(fields, config);
+  if (config.model_type == "internlm2") read_internlm2(fields, config);
 }
 
 }  // namespace

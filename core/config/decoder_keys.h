@@ -1,6 +1,9 @@
 // decoder_keys.h - the keys of a decoder's config.json, whichever family's.
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "core/base/json.h"
 #include "core/base/problem.h"
 #include "core/config/families.h"
@@ -15,5 +18,6 @@ Result<ModelConfig> read_text_config(const Json& root, const char* fallback);
 
 // hidden_act, by the names of transformers' table.
 void read_activation(Fields& fields, ModelConfig& config);
+std::optional<Act> activation_named(std::string_view name);
 
 }  // namespace ledger

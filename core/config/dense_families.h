@@ -44,9 +44,10 @@ inline constexpr std::array kDenseFamilies = {
            R"("no_rope_layer_interval":4,"tie_word_embeddings":true,"use_sliding_window":false})",
            "SmolLM3Config"},
     Family{"internlm2",
-           {},
+           {.projections = Projections::grouped, .traced = true},
            R"({"vocab_size":103168,"hidden_size":4096,"intermediate_size":11008,"num_hidden_layers":32,)"
-           R"("num_attention_heads":32,"max_position_embeddings":2048,"bias":true})",
+           R"("num_attention_heads":32,"max_position_embeddings":2048,"bias":true,"pretraining_tp":1,)"
+           R"("attn_implementation":"eager"})",
            "internlm/internlm2 configuration_internlm2.py InternLM2Config"},
     Family{"gemma",
            {.norm = NormKind::rms_gemma, .traced = true},

@@ -34,7 +34,7 @@ Result<ModelConfig> read_counted(const Json& root, const Family& family) {
   Fields fields(root, &defaults.value(), key_aliases());
   family.count(fields, config);
   if (fields.problem()) return *fields.problem();
-  if (config.architecture == Architecture::bert) {
+  if (config.architecture == Architecture::bert || config.architecture == Architecture::t5) {
     for (const Fields::Used& used : fields.used())
       config.used.emplace_back(used.first, *used.second);
     return config;

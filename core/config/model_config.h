@@ -19,7 +19,7 @@
 namespace ledger {
 
 // What builds it: the decoder of core/models, a plain stack, or nothing yet (its parameters are counted).
-enum class Architecture : std::uint8_t { llama, plain, counted, bert };
+enum class Architecture : std::uint8_t { llama, plain, counted, bert, t5 };
 
 struct PlainLinear {
   std::uint64_t in = 0;
@@ -46,6 +46,14 @@ struct LatentConfig {
   std::uint64_t kv_rank = 0;
   std::uint64_t nope_dim = 0, rope_dim = 0, v_dim = 0;  // of a head
   bool interleaved = false;                             // neighbours turn with each other
+};
+
+// T5's decoder, which stands beside an encoder of num_hidden_layers, and its biases by distance.
+struct EncoderDecoderConfig {
+  std::uint64_t decoder_layers = 0;
+  std::uint64_t buckets = 0;       // of distances
+  std::uint64_t max_distance = 0;  // from which all distances share a bucket
+  bool scales_outputs = false;     // of the decoder, by 1/sqrt(hidden_size), before the output layer
 };
 
 struct ModelConfig {
@@ -80,6 +88,8 @@ struct ModelConfig {
   std::vector<bool> nope_layers;  // by layer: without rotary embedding; empty: none
   MoeConfig moe;
   LatentConfig latent;
+  EncoderDecoderConfig t5;
+  bool takes_sdpa = true;  // false: the code that the file names runs its own attention where nothing else is asked for
   std::uint64_t embedding_width = 0;  // of the embedding table, where it is projected to hidden_size (opt-350m); 0: no
   std::uint64_t extra_positions = 0;  // rows of a learned position table beyond max_position_embeddings
   bool final_norm = true;
@@ -90,7 +100,7 @@ struct ModelConfig {
   double logits_softcap = 0, attention_softcap = 0;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
   std::vector<PlainLinear> layers;    // plain stacks only
-  std::uint64_t counted = 0;          // parameters, of Architecture::counted and bert
+  std::uint64_t counted = 0;          // parameters, of Architecture::counted, bert and t5
   std::uint64_t type_vocab_size = 0;  // BERT's kinds of tokens
 
   // Why the step of this model is not traced: a reason's id, or nothing.
@@ -104,9 +114,11 @@ struct ModelConfig {
   std::vector<std::pair<std::string, std::string>> notes;
 };
 
-// BLOOM's, GPT-J's and gpt-oss's classes do not take sdpa: transformers' default becomes their written-out attention.
+// BLOOM's, GPT-J's, gpt-oss's and T5's classes do not take sdpa, and InternLM2's only where the file says so:
+// transformers' default becomes their written-out attention.
 inline bool writes_attention_out(const ModelConfig& c) {
-  return c.style.position == Position::alibi || c.style.position == Position::table || c.style.sinks;
+  return c.style.position == Position::alibi || c.style.position == Position::table ||
+         c.style.position == Position::relative || c.style.sinks || !c.takes_sdpa;
 }
 
 // Largest sizes taken, some hundred times today's largest models, so that no later product can be absurd: even all of

@@ -24,9 +24,10 @@ inline constexpr std::array kOtherFamilies = {
            "RobertaConfig",
            count_bert},
     Family{"t5",
-           {},
+           {.norm = NormKind::rms_t5, .feed = Feed::plain, .position = Position::relative, .traced = true},
            R"({"vocab_size":32128,"hidden_size":512,"d_kv":64,"intermediate_size":2048,"num_hidden_layers":6,)"
-           R"("num_attention_heads":8,"relative_attention_num_buckets":32,"feed_forward_proj":"relu"})",
+           R"("num_attention_heads":8,"relative_attention_num_buckets":32,"relative_attention_max_distance":128,)"
+           R"("rms_norm_eps":1e-6,"dropout_rate":0.1,"feed_forward_proj":"relu"})",
            "T5Config",
            count_t5},
     Family{"vit",

@@ -58,6 +58,37 @@ void read_masked_lm(Fields& fields, ModelConfig& config) {
   fields.given("architectures");
 }
 
+// What T5's step needs beside the sizes. Other heads than the one for text, and activations that nothing here computes,
+// are counted.
+void read_t5_step(Fields& fields, ModelConfig& config, const std::string& feed) {
+  config.untraced = "variant_step_not_modelled";
+  const std::string name = architecture_name(fields);
+  const bool for_text = name.empty() || name == "T5ForConditionalGeneration" || name == "T5WithLMHeadModel";
+  // feed_forward_proj is "ACT" or "gated-ACT"; gated-gelu means gelu_new (T5Config.__post_init__).
+  const bool gated = feed.starts_with("gated-");
+  const std::optional<Act> act =
+      feed == "gated-gelu" ? Act::gelu_new : activation_named(gated ? std::string_view(feed).substr(6) : feed);
+  EncoderDecoderConfig& t5 = config.t5;
+  t5.buckets = size(fields, "relative_attention_num_buckets", kMaxPositions);
+  t5.max_distance = size(fields, "relative_attention_max_distance", kMaxPositions);
+  const bool buckets = t5.buckets >= 4 && t5.buckets % 4 == 0 && t5.max_distance > t5.buckets / 2;
+  if (!for_text || !act || !buckets) return;
+  config.untraced.clear();
+  config.architecture = Architecture::t5;
+  config.act = *act;
+  config.tie_word_embeddings = true;
+  config.style.norm = NormKind::rms_t5;
+  config.style.feed = gated ? Feed::gated : Feed::plain;
+  config.style.position = Position::relative;
+  fields.real("rms_norm_eps", 0, 1, config.rms_norm_eps);
+  fields.real("dropout_rate", 0, 1, config.residual_dropout);
+  // Untied in files of T5 1.1, which tells its code that outputs are not scaled; newer files say that by name.
+  t5.scales_outputs = true;
+  fields.flag("tie_word_embeddings", t5.scales_outputs);
+  fields.flag("scale_decoder_outputs", t5.scales_outputs);
+  fields.given("architectures");
+}
+
 }  // namespace
 
 // transformers models/bert/modeling_bert.py. Without architectures: the model with its pooler and no head.
@@ -102,6 +133,8 @@ void count_t5(Fields& fields, ModelConfig& config) {
   config.counted = sum_of(
       {times(config.vocab_size, h), times(config.num_hidden_layers, sum_of({attention, mlp, times(2, h)})),
        times(decoders, sum_of({times(2, attention), mlp, times(3, h)})), times(2, times(buckets, heads)), times(2, h)});
+  config.t5.decoder_layers = decoders;
+  if (fields.ok()) read_t5_step(fields, config, feed);
 }
 
 // transformers models/vit/modeling_vit.py, ViTForImageClassification.

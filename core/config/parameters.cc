@@ -51,6 +51,7 @@ Count attention(const ModelConfig& c) {
     case QkNorm::head:
       return plus(sum, times(2, norm(c.style.norm, c.head_dim)));
     case QkNorm::width:
+    case QkNorm::each_head:
       return plus(sum, plus(query, key));
     default:
       return c.qk_norm ? plus(sum, times(2, c.head_dim)) : sum;
@@ -105,6 +106,7 @@ std::uint64_t parameter_count(const ModelConfig& config) {
       return plain_stack(config);
     case Architecture::counted:
     case Architecture::bert:
+    case Architecture::t5:
       return config.counted;
     default:
       return decoder(config);

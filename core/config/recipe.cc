@@ -179,6 +179,7 @@ constexpr std::array kRows = {
     choice<&Recipe::optimizer>("optimizer", kOptimizer),
     integer<&Recipe::batch>("batch", 1, 65536),
     integer<&Recipe::seq>("seq", 1, 16777216),
+    integer<&Recipe::decoder_seq>("decoder_seq", 0, 16777216),
     integer<&Recipe::grad_accum>("grad_accum", 1, 65536),
     choice<&Recipe::attention>("attention", kAttention),
     choice<&Recipe::checkpointing>("checkpointing", kCheckpointing),

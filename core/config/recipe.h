@@ -74,6 +74,7 @@ struct Recipe {
   Optimizer optimizer = Optimizer::adamw_fused;
   std::uint64_t batch = 1;
   std::uint64_t seq = 2048;
+  std::uint64_t decoder_seq = 0;  // of an encoder-decoder, whose encoder reads seq tokens; 0: as many
   std::uint64_t grad_accum = 1;
   Attention attention = Attention::sdpa;
   Checkpointing checkpointing = Checkpointing::none;

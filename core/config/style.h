@@ -15,6 +15,7 @@ enum class NormKind : std::uint8_t {
   layer,      // nn.LayerNorm
   cohere,     // mean and variance written out in fp32, a weight and no bias
   bare,       // OLMo: F.layer_norm in fp32 without parameters
+  rms_t5,     // T5: only the variance in fp32, cast to the weight's dtype, times weight
 };
 
 // Where norms stand around attention and MLP.
@@ -32,12 +33,24 @@ enum class Projections : std::uint8_t {
   by_head,   // one product, q, k and v side by side for each head (GPT-NeoX, BLOOM)
   falcon,    // the same for each group of heads, keys and values copied out
   conv,      // GPT-2's Conv1D: one product with the weight as [in, out]
+  grouped,   // one product: for each group of heads its queries, a key and a value (InternLM2)
   latent,    // DeepSeek's low-rank queries, keys and values
 };
 
 enum class Feed : std::uint8_t { gated, gated_fused, plain };
-enum class QkNorm : std::uint8_t { none, head, width };                // over a head, or over all of q and of k
-enum class Position : std::uint8_t { rotary, learned, alibi, table };  // table: rotary, stored in every layer (GPT-J)
+enum class QkNorm : std::uint8_t {
+  none,
+  head,       // over a head
+  width,      // over all of q and of k
+  each_head,  // over a head, with a weight of its own for each (StableLM)
+};
+enum class Position : std::uint8_t {
+  rotary,
+  learned,
+  alibi,
+  table,     // rotary, stored in every layer (GPT-J)
+  relative,  // a learned bias on the scores by distance (T5)
+};
 enum class MoeRule : std::uint8_t { none, every, qwen, first_dense, interleaved };
 // How a router turns its logits into experts and their weights.
 enum class Routing : std::uint8_t {

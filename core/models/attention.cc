@@ -24,7 +24,7 @@ Attended eager(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& 
   const Tensor key_states = repeat_kv(k, q.dim(1));
   const Tensor value_states = repeat_kv(v, q.dim(1));
   Tensor weights = matmul(q, transpose(key_states, 2, 3));
-  weights = weights * scale_of(q, o);
+  weights = o.divides ? weights / (1 / scale_of(q, o)) : weights * scale_of(q, o);
   if (o.softcap != 0) {
     weights = weights / o.softcap;
     weights = tanh(weights);

@@ -12,6 +12,7 @@ struct AttentionOptions {
   double softcap = 0;        // eager only: transformers' sdpa_attention.py has no such argument
   bool fp32_softmax = true;  // eager only
   bool causal = true;
+  bool divides = false;  // eager only: scores over the inverse of their scale
 };
 
 struct Attended {

@@ -96,7 +96,7 @@ Tensor Weight4bit::dequantise() const {
 }
 
 Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias,
-                    Product product) {
+                    Product product, Base base) {
   Tape& tape = builder.tape();
   const Tape::Scope scope(tape, name);
   const LinearPolicy& policy = builder.policy();
@@ -104,9 +104,10 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
   const bool output_layer = path.empty();  // lm_head: PEFT's all-linear and bitsandbytes both leave it alone
   Linear linear;
   linear.name = name;
-  if (policy.quantise && !output_layer) {
+  const bool converts = !output_layer && base == Base::as_policy;
+  if (policy.quantise && converts) {
     linear.quantised = builder.weight_4bit(full, out, in);
-  } else if (policy.int8 && !output_layer) {
+  } else if (policy.int8 && converts) {
     linear.int8 = builder.weight_8bit(full, out, in);
   } else {
     linear.product = product;

@@ -55,8 +55,10 @@ struct Linear {
   std::optional<Weight8bit> int8;
   std::optional<Adapter> adapter;
 
+  // An unquantised one stays as it was loaded whatever becomes of the others.
+  enum class Base : std::uint8_t { as_policy, unquantised };
   static Linear make(ModuleBuilder& builder, const std::string& path, const char* name, Dim in, Dim out, bool bias,
-                     Product product = Product::linear);
+                     Product product = Product::linear, Base base = Base::as_policy);
   Tensor forward(const Tensor& x) const;  // x [.., in] -> [.., out]
 
  private:

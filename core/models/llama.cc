@@ -8,6 +8,7 @@
 #include "core/models/attention.h"
 #include "core/models/bloom.h"
 #include "core/models/causal_lm_loss.h"
+#include "core/models/internlm2.h"
 #include "core/models/names.h"
 
 namespace ledger {
@@ -28,7 +29,17 @@ std::uint64_t window_of_all(const ModelConfig& c) {
 }
 
 Attention attention_of(const ModelConfig& c, Attention asked) {
-  return writes_attention_out(c) ? Attention::eager : asked;
+  return writes_attention_out(c) && asked != Attention::flash ? Attention::eager : asked;
+}
+
+// InternLM2, whose code was written beside transformers 4's.
+bool has_old_code(const ModelConfig& c) {
+  return c.style.projections == Projections::grouped;
+}
+
+// Keys and values at all query heads before the kernel: transformers 4's classes.
+bool repeats_kv(const ModelConfig& c, const ModelOptions& o) {
+  return (o.stack == Stack::hf_4 || has_old_code(c)) && o.attention != Attention::flash;
 }
 
 // What sliding or chunked layers see. Chunks are counted from each row's own start, so that their mask has one row for
@@ -82,12 +93,12 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
         layers_.push_back(DecoderLayer::make(builder, config, dims_, i));
         layers_.back().self_attn.kind = attention_of(config, options.attention);
         layers_.back().self_attn.layer = i;
-        layers_.back().self_attn.repeats_kv = options.stack == Stack::hf_4 && options.attention != Attention::flash;
+        layers_.back().self_attn.repeats_kv = repeats_kv(config, options);
       }
     }
     builder.open(kHeadUnit);
     norm_ = Norm::make(builder, base, names_.final_norm, config.style.norm, dims_.h, config.rms_norm_eps);
-    if (config.style.position == Position::rotary)
+    if (config.style.position == Position::rotary && !has_old_code(config))
       rotary_emb_ = RotaryEmbedding::make(tape, config, config.rope_theta, true, dims_);
     if (config.rope_local_theta != 0)
       rotary_local_ = RotaryEmbedding::make(tape, config, config.rope_local_theta, false, dims_);
@@ -179,13 +190,18 @@ Tensor Llama::decode(const Tensor& ids) {
     const Tape::Scope positions(tape, "position_ids");
     const Tape::In in(tape, Category::inputs);
     Tensor positions_1d = arange(tape, dims_.s);
-    positions_1d = add(positions_1d, 0.0);  // + past_seen_tokens
+    if (!has_old_code(config_)) positions_1d = add(positions_1d, 0.0);  // + past_seen_tokens
     context.position_ids = unsqueeze(positions_1d, 0);
   }
   const Dim mask_rows = attention_mask ? dims_.b : Dim{1, Sym::none};
-  context.mask = make_mask(attention_of(config_, options_.attention), tape,
-                           {.b = mask_rows, .s = dims_.s, .keys = dims_.s, .window = window_of_all(config_)},
-                           inputs_embeds.dtype());
+  const Attention kind = attention_of(config_, options_.attention);
+  if (!has_old_code(config_)) {
+    context.mask =
+        make_mask(kind, tape, {.b = mask_rows, .s = dims_.s, .keys = dims_.s, .window = window_of_all(config_)},
+                  inputs_embeds.dtype());
+  } else if (kind == Attention::eager) {
+    context.mask = internlm2_mask(tape, dims_.b, dims_.s, inputs_embeds.dtype());
+  }
   if (positions_.weight) {
     const Tensor position_embeds =
         attention_mask ? positions_.forward(context.position_ids + static_cast<double>(config_.extra_positions))
@@ -198,9 +214,7 @@ Tensor Llama::decode(const Tensor& ids) {
   }
   Tensor weights;                // of the last layer that returned any
   LayerContext local = context;  // of sliding layers
-  if (mixes_windows(config_))
-    local.mask =
-        make_mask(attention_of(config_, options_.attention), tape, local_mask(config_, dims_), inputs_embeds.dtype());
+  if (mixes_windows(config_)) local.mask = make_mask(kind, tape, local_mask(config_, dims_), inputs_embeds.dtype());
   if (rotary_emb_.inv_freq) context.rotary = rotary_emb_.forward(hidden, context.position_ids, dims_);
   local.rotary = rotary_local_.inv_freq ? rotary_local_.forward(hidden, local.position_ids, dims_) : context.rotary;
   {
@@ -212,6 +226,7 @@ Tensor Llama::decode(const Tensor& ids) {
       weights = std::move(beside);
     }
   }
+  const Tensor layer_outputs = has_old_code(config_) ? hidden : Tensor();  // InternLM2Model.forward's name for it
   if (options_.units != nullptr) hidden = options_.units->before_forward(kHeadUnit, hidden);
   hidden = norm_.forward(hidden);
   return hidden;
@@ -231,10 +246,12 @@ Tensor Llama::logits_of(const Tensor& hidden) {
 
 Tensor Llama::full_logits_loss(const Tensor& hidden, const Tensor& ids) {
   Tape& tape = ids.tape();
-  const Tensor logits = logits_of(hidden);
+  Tensor logits = logits_of(hidden);
+  const bool old = has_old_code(config_);
+  if (old) logits = to(logits, DType::f32);  // under the same name
   if (options_.keep_outputs) outputs_ = tape.detach(logits);
   const Tape::Scope scope(tape, "loss");
-  return options_.stack == Stack::hf_4 ? shifted_logits_loss(logits, ids) : causal_lm_loss(logits, ids);
+  return old || options_.stack == Stack::hf_4 ? shifted_logits_loss(logits, ids) : causal_lm_loss(logits, ids);
 }
 
 Tensor Llama::forward(const Tensor& ids) {

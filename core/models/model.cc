@@ -22,6 +22,7 @@ constexpr FamilyRow kBuilders[] = {
     {Architecture::llama, Stack::native, build_native},
     {Architecture::plain, Stack::hf, build_plain},
     {Architecture::bert, Stack::hf, build_bert},
+    {Architecture::t5, Stack::hf, build_t5},
 };
 
 }  // namespace

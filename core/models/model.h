@@ -35,7 +35,7 @@ class Model {
   // What the training loop keeps of the outputs beside the loss: the logits, with keep_outputs. Dropped by
   // drop_outputs().
   const Tensor& outputs() const { return outputs_; }
-  void replace_outputs(Tensor outputs) { outputs_ = std::move(outputs); }
+  virtual void replace_outputs(Tensor outputs) { outputs_ = std::move(outputs); }
 
  protected:
   std::vector<Tensor> trainable_;
@@ -46,6 +46,7 @@ struct ModelOptions {
   DType weights = DType::bf16;
   std::uint64_t batch = 1;
   std::uint64_t seq = 2048;
+  std::uint64_t decoder_seq = 0;                      // as the recipe says it
   Checkpointing checkpointing = Checkpointing::none;  // around every decoder layer
   Attention attention = Attention::sdpa;
   LinearPolicy linears;
@@ -63,6 +64,7 @@ std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const 
 
 std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // llama.cc
 std::unique_ptr<Model> build_bert(Tape& tape, const ModelConfig& config, const ModelOptions& options);   // bert.cc
+std::unique_ptr<Model> build_t5(Tape& tape, const ModelConfig& config, const ModelOptions& options);     // t5.cc
 std::unique_ptr<Model> build_plain(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // plain.cc
 std::unique_ptr<Model> build_torchtune(Tape& tape, const ModelConfig& config,
                                        const ModelOptions& options);  // torchtune.cc

@@ -21,6 +21,19 @@ constexpr NamesRow kRows[] = {
       .k_norm = "k_layernorm",
       .up = "fc1",
       .down = "fc2"}},
+    {"stablelm", {.q_norm = "q_layernorm", .k_norm = "k_layernorm"}},
+    {"internlm2",
+     {.embed = "tok_embeddings",
+      .head = "output",
+      .input_norm = "attention_norm",
+      .attention_norm = "ffn_norm",
+      .attention = "attention",
+      .qkv = "wqkv",
+      .o = "wo",
+      .mlp = "feed_forward",
+      .gate = "w1",
+      .up = "w3",
+      .down = "w2"}},
     {"glm4",
      {.attention_norm = "post_self_attn_layernorm",
       .feed_norm = "post_attention_layernorm",
@@ -151,6 +164,10 @@ bool is_like_llama(const ModelConfig& c) {
 
 std::vector<std::string_view> linear_names(const ModelConfig& config, Stack stack) {
   if (config.architecture == Architecture::bert) return {"query", "key", "value", "dense"};
+  if (config.architecture == Architecture::t5) {
+    if (config.style.feed == Feed::gated) return {"q", "k", "v", "o", "wi_0", "wi_1", "wo"};
+    return {"q", "k", "v", "o", "wi", "wo"};
+  }
   const ModuleNames& names = names_of(config, stack);
   std::vector<std::string_view> list;
   if (config.style.projections == Projections::latent) {

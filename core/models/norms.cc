@@ -54,6 +54,15 @@ Tensor bare(const Norm& norm, const Tensor& x) {
   return to(layer_norm(to(x, DType::f32), norm.weight, norm.bias, norm.eps), x.dtype());
 }
 
+// transformers models/t5/modeling_t5.py, T5LayerNorm.
+Tensor rms_t5(const Norm& norm, const Tensor& x) {
+  Tensor hidden;
+  const Tensor variance = mean_last(pow(to(x, DType::f32), 2));
+  hidden = x * rsqrt(variance + norm.eps);
+  if (element_bytes(norm.weight.dtype()) == 2) hidden = to(hidden, norm.weight.dtype());
+  return norm.weight * hidden;
+}
+
 }  // namespace
 
 Norm Norm::make(ModuleBuilder& builder, const std::string& path, const char* name, NormKind kind, Dim size,
@@ -70,7 +79,7 @@ Norm Norm::make(ModuleBuilder& builder, const std::string& path, const char* nam
 }
 
 Tensor Norm::forward(const Tensor& x) const {
-  constexpr Tensor (*kForward[])(const Norm&, const Tensor&) = {rms, rms_gemma, rms_late, layer, cohere, bare};
+  constexpr Tensor (*kForward[])(const Norm&, const Tensor&) = {rms, rms_gemma, rms_late, layer, cohere, bare, rms_t5};
   const Tape::Scope scope(x.tape(), name);
   const auto forward = kForward[static_cast<std::size_t>(kind)];
   return call_module(this, {&weight, &bias}, x, [&](const Tensor& seen) { return forward(*this, seen); });

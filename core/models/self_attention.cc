@@ -6,6 +6,7 @@
 #include "core/models/falcon.h"
 #include "core/models/feed_forward.h"
 #include "core/models/gptj.h"
+#include "core/models/internlm2.h"
 #include "core/models/llama4.h"
 
 namespace ledger {
@@ -15,12 +16,13 @@ Tensor heads_of(const Tensor& states, Dim count, const DecoderDims& n) {
   return transpose(view(states, {n.b, n.s, count, n.d}), 1, 2);
 }
 
-// One projection as heads, normed over a head (Qwen 3, Gemma 3) or over its whole width (OLMo 2).
+// One projection as heads, normed over a head (Qwen 3, Gemma 3) or over its whole width (OLMo 2). Layer norms come when
+// all heads are there (Phi).
 Tensor one_of(const Linear& projection, const std::optional<Norm>& norm, bool whole, const Tensor& hidden, Dim count,
               const DecoderDims& n) {
   if (norm && whole) return heads_of(norm->forward(projection.forward(hidden)), count, n);
   Tensor states = view(projection.forward(hidden), {n.b, n.s, count, n.d});
-  if (norm) states = norm->forward(states);
+  if (norm && norm->kind != NormKind::layer) states = norm->forward(states);
   return transpose(states, 1, 2);
 }
 
@@ -41,6 +43,11 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
   attention.norm_eps = c.rms_norm_eps;
   attention.temperature_floor = c.temperature_floor;
   attention.temperature_scale = c.temperature_scale;
+  if (c.style.projections == Projections::grouped) {
+    attention.rotary_emb = std::make_shared<const LayerRotary>(LayerRotary::make(builder.tape(), c, n));
+    attention.options.divides = true;
+    attention.returns_weights = false;
+  }
   if (c.style.position == Position::table) attention.embed_positions = position_table(builder.tape(), c);
   if (c.style.sinks)
     attention.sinks = builder.parameter(path + names.attention, {n.nh}, Parameter::Role::bias, "sinks");
@@ -64,6 +71,9 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
   if (attention.norms_before_heads) {
     attention.q_norm = Norm::make(builder, at, names.q_norm, c.style.norm, n.q_dim, c.rms_norm_eps);
     attention.k_norm = Norm::make(builder, at, names.k_norm, c.style.norm, n.kv_dim, c.rms_norm_eps);
+  } else if (c.style.qk_norm == QkNorm::each_head) {
+    attention.q_norms = HeadNorms::make(builder, at, names.q_norm, n.nh, n.d, c.rms_norm_eps);
+    attention.k_norms = HeadNorms::make(builder, at, names.k_norm, n.nkv, n.d, c.rms_norm_eps);
   } else if (c.qk_norm || c.style.qk_norm == QkNorm::head) {
     attention.q_norm = Norm::make(builder, at, names.q_norm, c.style.norm, n.d, c.rms_norm_eps);
     attention.k_norm = Norm::make(builder, at, names.k_norm, c.style.norm, n.d, c.rms_norm_eps);
@@ -80,6 +90,11 @@ SelfAttention::Heads SelfAttention::project_separately(const Tensor& hidden, con
   }
   heads.k = one_of(k, k_norm, norms_before_heads, hidden, n.nkv, n);
   heads.v = one_of(v, std::nullopt, false, hidden, n.nkv, n);
+  const bool normed_at_last = q_norm && q_norm->kind == NormKind::layer;
+  if (normed_at_last) heads.q = q_norm->forward(heads.q);
+  if (normed_at_last) heads.k = k_norm->forward(heads.k);
+  if (q_norms) heads.q = q_norms->forward(heads.q);
+  if (k_norms) heads.k = k_norms->forward(heads.k);
   return heads;
 }
 
@@ -125,6 +140,8 @@ SelfAttention::Heads SelfAttention::project(const Tensor& hidden, const Rotary& 
       return project_conv(hidden, n);
     case Projections::by_head:
       return project_by_head(hidden, n);
+    case Projections::grouped:
+      return internlm2_heads(qkv.forward(hidden), n);
     case Projections::falcon:
       return falcon_heads(qkv.forward(hidden), n, grouped);
     default:
@@ -147,9 +164,10 @@ std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const Lay
   const Tape::Scope scope(hidden.tape(), name);
   enter_module(this, hidden);
   Heads heads = project(hidden, context.rotary, n);
+  const Rotary tables = rotary_emb ? rotary_emb->forward(heads.v, context.position_ids, n) : context.rotary;
   Turned parts;  // alive until this returns
-  if (turned && context.rotary.cos && !latent) {
-    parts = apply_rotary(rotary, heads.q, heads.k, context.rotary, n);
+  if (turned && tables.cos && !latent) {
+    parts = apply_rotary(rotary, heads.q, heads.k, tables, n);
     heads.q = std::move(parts.q);
     heads.k = std::move(parts.k);
     if (l2_norm) {
@@ -170,6 +188,7 @@ std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const Lay
   const Dim width{times(n.nh.size, attended.output.dim(3).size), latent ? Sym::none : n.q_dim.sym};
   attended.output = contiguous(reshape(attended.output, {n.b, n.s, width}));
   attended.output = o.forward(attended.output);
+  if (!returns_weights) attended.weights.reset();
   const Tape::Scope resid(hidden.tape(), "resid_dropout");
   attended.output = ledger::dropout(attended.output, dropout);
   leave_module(this, attended.output);

@@ -2,11 +2,13 @@
 // attention, output.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "core/models/attention.h"
+#include "core/models/head_norms.h"
 #include "core/models/kv_cache.h"
 #include "core/models/latent_attention.h"
 #include "core/models/names.h"
@@ -24,6 +26,8 @@ struct LayerContext {
   KvCache* cache = nullptr;  // while generating
 };
 
+struct LayerRotary;
+
 struct SelfAttention {
   const char* name = "self_attn";
   Projections projections = Projections::separate;
@@ -36,12 +40,15 @@ struct SelfAttention {
   Linear qkv;
   Linear o;
   std::optional<Norm> q_norm, k_norm;
+  std::optional<HeadNorms> q_norms, k_norms;            // of heads that were turned round already (StableLM)
   Tensor sinks;                                         // [nh], gpt-oss
   Tensor embed_positions;                               // fp32 [positions, rot], GPT-J: a buffer of every layer
   bool l2_norm = false;                                 // of turned queries and keys
   double temperature_floor = 0, temperature_scale = 0;  // of queries that are not turned, where above 0
   double norm_eps = 1e-6;
-  std::optional<LatentProjections> latent;  // in place of q, k and v
+  std::optional<LatentProjections> latent;        // in place of q, k and v
+  std::shared_ptr<const LayerRotary> rotary_emb;  // in place of the model's tables, InternLM2
+  bool returns_weights = true;                    // of written-out attention
   Attention kind = Attention::sdpa;
   std::size_t layer = 0;
   bool repeats_kv = false;  // transformers 4: keys and values at all query heads before the kernel

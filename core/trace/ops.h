@@ -21,6 +21,7 @@ namespace ledger {
   X(load_constant, "buffer")            /* out0 = a.x, a scalar */ \
   X(sinusoids, "buffer")                /* out0[p,j] fp32 [P,n]: the sine of p f_j for j < n/2, then the cosine; f_j = 10000^(-2 j / n) */ \
   X(alibi_slopes, "pow.Scalar")         /* out0[n] fp32: the slopes of ALiBi for n heads, 2^(-8 i / n) where n is a power of two, else those of the next lower one and every other one of the next higher */ \
+  X(relative_buckets, "where.self")     /* out0[q,k] int64 = T5's bucket of the distance k - q: of n = a.i[0] buckets, where a.x = 1, the upper half is for keys that come after; of the rest half are for one distance each and the others grow by the logarithm up to a.i[1] tokens; where a.x = 0 keys that come after have bucket 0 */ \
   X(load_tokens, "input")               /* out0 = token ids, int64 [b,s] */ \
   X(load_values, "input")               /* out0 = input features of a plain stack, uniform in [-1,1) */ \
   X(arange, "arange")                   /* out0[i] = i, int64 */ \

@@ -59,6 +59,7 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.weights = options.weights.value_or(weight_dtype(recipe));
   model.batch = recipe.batch;
   model.seq = recipe.seq;
+  model.decoder_seq = recipe.decoder_seq;
   model.checkpointing = recipe.checkpointing;
   model.attention = recipe.attention;
   model.linears = linear_policy(recipe, options);
@@ -257,8 +258,9 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
   if (auto problem = unsupported(config, recipe)) return *problem;
   if (recipe.stack == Stack::megatron)  // megatron_step.h predicts it; no executor knows its operators
     return Problem{ProblemCode::unsupported_recipe, "stack", recipe_value(recipe, "stack"), "megatron_is_not_run", ""};
-  const std::uint64_t layers =
-      config.architecture == Architecture::plain ? config.layers.size() : config.num_hidden_layers;
+  const std::uint64_t layers = config.architecture == Architecture::plain
+                                   ? config.layers.size()
+                                   : plus(config.num_hidden_layers, config.t5.decoder_layers);
   const std::uint64_t chunks = times(recipe.grad_accum, loss_chunks(recipe.loss, times(recipe.batch, recipe.seq),
                                                                     config.hidden_size, config.vocab_size));
   const std::uint64_t events =

@@ -98,13 +98,32 @@ constexpr Refusal kRefusals[] = {
     {"lora_dropout", "expert_adapters_are_plain",
      [](const ModelConfig& c, const Recipe& r) { return r.lora_dropout != 0 && adapts_experts(c, r); }},
     // BLOOM's classes know the written-out attention only, gpt-oss's and GPT-J's beside it flash kernels called in ways
-    // of their own; Falcon's written-out attention is not built.
+    // of their own; Falcon's written-out attention is not built. InternLM2 has a class for flash attention.
     {"attention", "family_attention_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       if (writes_attention_out(c)) return r.attention != Attention::sdpa && r.attention != Attention::eager;
+       const bool own_flash = c.style.projections == Projections::grouped && r.attention == Attention::flash;
+       if (writes_attention_out(c))
+         return r.attention != Attention::sdpa && r.attention != Attention::eager && !own_flash;
        // No public limits of cuDNN's graph say what it does with values narrower than queries.
        if (c.style.projections == Projections::latent && r.attention == Attention::cudnn) return true;
        return c.style.projections == Projections::falcon && r.attention == Attention::eager;
+     }},
+    {"decoder_seq", "decoder_seq_needs_an_encoder",
+     [](const ModelConfig& c, const Recipe& r) { return r.decoder_seq != 0 && c.architecture != Architecture::t5; }},
+    // Reentrant checkpointing as modelled saves and differentiates one tensor; T5's layers take the encoder's states
+    // and two biases beside it. Selective checkpointing refuses results that are changed in place
+    // (torch/utils/checkpoint.py, _VersionWrapper), as T5's scores are.
+    {"checkpointing", "encoder_decoder_checkpoints_in_full",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.architecture == Architecture::t5 && r.checkpointing != Checkpointing::none &&
+              r.checkpointing != Checkpointing::full;
+     }},
+    // T5 moves its labels, not its logits; in fp16 its layers clamp what has become infinite.
+    {"loss", "loss_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) { return c.architecture == Architecture::t5 && r.loss != Loss::full; }},
+    {"precision", "precision_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.architecture == Architecture::t5 && r.zero != 0 && r.precision == Precision::amp_fp16;
      }},
     {"checkpointing", "selective_experts_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
@@ -127,7 +146,8 @@ constexpr Refusal kRefusals[] = {
      }},
     {"attention", "efficient_needs_equal_heads",
      [](const ModelConfig& c, const Recipe& r) {
-       return c.architecture != Architecture::plain && r.attention == Attention::efficient && r.stack != Stack::hf_4 &&
+       const bool repeated = r.stack == Stack::hf_4 || c.style.projections == Projections::grouped;
+       return c.architecture != Architecture::plain && r.attention == Attention::efficient && !repeated &&
               c.num_attention_heads != c.num_key_value_heads;
      }},
     {"checkpointing", "plain_stack_has_no_layers_to_checkpoint",
@@ -184,7 +204,9 @@ constexpr Refusal kRefusals[] = {
     {"fsdp", "fsdp_needs_ranks",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && times(r.dp, r.cp) < 2; }},
     {"fsdp", "parallelism_not_modelled",
-     [](const ModelConfig& c, const Recipe& r) { return r.fsdp != 0 && c.architecture == Architecture::plain; }},
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.fsdp != 0 && (c.architecture == Architecture::plain || c.architecture == Architecture::t5);
+     }},
     {"method", "sharded_4_bit_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.method == Method::qlora; }},
     {"method", "fsdp1_adapters_not_modelled",
@@ -234,7 +256,9 @@ constexpr Refusal kRefusals[] = {
     {"precision", "zero_casts_to_16_bits",
      [](const ModelConfig&, const Recipe& r) { return r.zero != 0 && (r.precision == Precision::fp32 || r.autocast); }},
     {"zero", "parallelism_not_modelled",
-     [](const ModelConfig& c, const Recipe& r) { return r.zero == 3 && c.architecture == Architecture::plain; }},
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.zero == 3 && (c.architecture == Architecture::plain || c.architecture == Architecture::t5);
+     }},
     {"zero", "zero3_experts_not_modelled",
      [](const ModelConfig& c, const Recipe& r) { return r.zero == 3 && !c.moe.layers.empty(); }},
     {"method", "sharded_4_bit_not_modelled",

@@ -5,6 +5,7 @@
 #include "probe/device/memory.h"
 #include "probe/initial_values.h"
 #include "probe/math/alibi.h"
+#include "probe/math/relative_bucket.h"
 #include "probe/math/rotary.h"
 #include "probe/math/sinusoids.h"
 
@@ -89,6 +90,11 @@ void load_buffer(Call& call) {
 
 void sinusoids(Call& call) {
   generate<float>(call, call.out[0], math::Sinusoid{call.out[0].last_size()});
+}
+
+void relative_buckets(Call& call) {
+  const Attr& a = call.attr;
+  generate<double>(call, call.out[0], math::RelativeBucket{call.out[0].last_size(), a.i[0], a.i[1], a.x != 0});
 }
 
 void alibi_slopes(Call& call) {

@@ -102,6 +102,7 @@ constexpr KernelRow kRows[] = {
     {OpKind::floor, unary},
     {OpKind::log1p, unary},
     {OpKind::sinusoids, sinusoids},
+    {OpKind::relative_buckets, relative_buckets},
     {OpKind::logical_not, unary},
     {OpKind::outside, unary},
     {OpKind::polar, polar},

@@ -14,6 +14,7 @@ void load_parameter(Call& call);
 void load_buffer(Call& call);
 void alibi_slopes(Call& call);
 void sinusoids(Call& call);
+void relative_buckets(Call& call);
 void load_constant(Call& call);
 void load_tokens(Call& call);
 void load_values(Call& call);

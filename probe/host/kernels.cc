@@ -103,6 +103,7 @@ constexpr KernelRow kRows[] = {
     {OpKind::floor, floor},
     {OpKind::log1p, log1p},
     {OpKind::sinusoids, sinusoids},
+    {OpKind::relative_buckets, relative_buckets},
     {OpKind::logical_not, logical_not},
     {OpKind::outside, outside},
     {OpKind::polar, polar},

@@ -16,6 +16,7 @@ void load_buffer(KernelCall& call);
 void load_constant(KernelCall& call);
 void alibi_slopes(KernelCall& call);
 void sinusoids(KernelCall& call);
+void relative_buckets(KernelCall& call);
 void load_tokens(KernelCall& call);
 void load_values(KernelCall& call);
 void eye(KernelCall& call);

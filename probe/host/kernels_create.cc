@@ -3,6 +3,7 @@
 #include "probe/host/strided_loop.h"
 #include "probe/initial_values.h"
 #include "probe/math/alibi.h"
+#include "probe/math/relative_bucket.h"
 #include "probe/math/rotary.h"
 #include "probe/math/sinusoids.h"
 
@@ -37,6 +38,11 @@ void load_constant(KernelCall& call) {
 
 void sinusoids(KernelCall& call) {
   generate<float>(call.out[0], math::Sinusoid{call.out[0].last_size()});
+}
+
+void relative_buckets(KernelCall& call) {
+  const Attr& a = call.attr;
+  generate<double>(call.out[0], math::RelativeBucket{call.out[0].last_size(), a.i[0], a.i[1], a.x != 0});
 }
 
 void alibi_slopes(KernelCall& call) {

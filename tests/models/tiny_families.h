@@ -33,6 +33,7 @@ inline constexpr TinyFamily kFamilies[] = {
     {"gemma2", R"("model_type":"gemma2","num_key_value_heads":2,"head_dim":16,"query_pre_attn_scalar":24)"},
     {"gemma3_text", R"("model_type":"gemma3_text","num_key_value_heads":1,"head_dim":16,"sliding_window_pattern":2)"},
     {"phi", R"("model_type":"phi")"},
+    {"phi_normed_heads", R"("model_type":"phi","qk_layernorm":true)"},
     {"phi_relu", R"("model_type":"phi","hidden_act":"relu")"},
     {"phi3", R"("model_type":"phi3","num_key_value_heads":2)"},
     {"phi3_partial", R"("model_type":"phi3","num_key_value_heads":2,"partial_rotary_factor":0.5)"},
@@ -71,6 +72,12 @@ inline constexpr TinyFamily kFamilies[] = {
     {"stablelm", R"("model_type":"stablelm","num_key_value_heads":2,"partial_rotary_factor":0.5)"},
     {"stablelm_parallel",
      R"("model_type":"stablelm","num_key_value_heads":4,"use_parallel_residual":true,"use_qkv_bias":true)"},
+    {"stablelm_normed_heads", R"("model_type":"stablelm","num_key_value_heads":2,"qk_layernorm":true)"},
+    {"internlm2", R"("model_type":"internlm2","num_key_value_heads":2,"bias":false,)"
+                  R"("rope_scaling":{"type":"dynamic","factor":2.0})"},
+    {"internlm2_sdpa", R"("model_type":"internlm2","num_key_value_heads":2,"attn_implementation":"sdpa",)"
+                       R"("rope_scaling":{"type":"linear","factor":2.0})"},
+    {"internlm2_ungrouped", R"("model_type":"internlm2","num_key_value_heads":4,"attn_implementation":"sdpa")"},
     {"gptj", R"("model_type":"gptj","rotary_dim":4)"},
     {"gptj_whole_heads", R"("model_type":"gptj","rotary_dim":8)"},
     {"llama4_text", R"("model_type":"llama4_text","num_key_value_heads":2,"head_dim":8,"num_local_experts":4,)"
@@ -79,6 +86,9 @@ inline constexpr TinyFamily kFamilies[] = {
     {"bert", R"("model_type":"bert","architectures":["BertForMaskedLM"],"attention_probs_dropout_prob":0.0)"},
     {"roberta", R"("model_type":"roberta","architectures":["RobertaForMaskedLM"],"hidden_dropout_prob":0.0,)"
                 R"("attention_probs_dropout_prob":0.0,"type_vocab_size":1)"},
+    {"t5", R"("model_type":"t5","d_kv":8,"relative_attention_num_buckets":8,"relative_attention_max_distance":10)"},
+    {"t5_gated", R"("model_type":"t5","d_kv":6,"feed_forward_proj":"gated-gelu","num_decoder_layers":1,)"
+                 R"("tie_word_embeddings":false,"dropout_rate":0.0)"},
     {"gpt2", R"("model_type":"gpt2","attn_pdrop":0.0,"resid_pdrop":0.2,"embd_pdrop":0.1)"},
 };
 

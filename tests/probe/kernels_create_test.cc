@@ -67,6 +67,36 @@ TEST(CreateKernels, ConstantsAndCounters) {
   EXPECT_TRUE(std::isnan(run_op(OpKind::workspace, {}, {empty(DType::f32, {1})})[0][0])) << "left as it was";
 }
 
+std::vector<double> buckets(std::uint64_t queries, std::uint64_t keys, bool both_ways, std::int64_t count,
+                            std::int64_t max_distance) {
+  const Attr attr{both_ways ? 1.0 : 0.0, {count, max_distance}};
+  return run_op(OpKind::relative_buckets, {}, {empty(DType::i64, {queries, keys})}, attr)[0].memory;
+}
+
+// Four exact distances, then 4 + floor(4 log5(d / 4)), no more than 7.
+TEST(CreateKernels, DistancesToKeysBeforeShareBucketsAsTheyGrow) {
+  const std::vector<double> last = buckets(21, 21, false, 8, 20);
+  const std::vector<double> by_distance = {0, 1, 2, 3, 4, 4, 5, 5, 5, 6, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7};
+  for (std::size_t distance = 0; distance < 21; ++distance) {
+    EXPECT_EQ(last[20 * 21 + 20 - distance], by_distance[distance]) << distance;
+    EXPECT_EQ(last[distance], 0) << "keys that come after the first query";
+  }
+}
+
+// Of T5's 32 buckets, 16 each way: 8 exact, the last from 91 tokens on (8 + 8 log16(d / 8) = 15).
+TEST(CreateKernels, DistancesBothWaysHaveHalfOfTheBucketsEach) {
+  const std::vector<double> table = buckets(1, 200, true, 32, 128);
+  EXPECT_EQ(table[0], 0);
+  EXPECT_EQ(table[7], 16 + 7);
+  EXPECT_EQ(table[8], 16 + 8);
+  EXPECT_EQ(table[90], 16 + 14);
+  EXPECT_EQ(table[91], 16 + 15);
+  EXPECT_EQ(table[199], 16 + 15);
+  const std::vector<double> before = buckets(200, 1, true, 32, 128);
+  for (std::size_t i = 1; i < 200; ++i)
+    EXPECT_EQ(before[i], table[i] - 16) << i;
+}
+
 std::vector<double> frequencies(double theta, std::uint64_t half, const RopeScaling& rope) {
   Trace trace;
   trace.rope = rope;

@@ -241,6 +241,8 @@ void Maker::creation() {
     add("", OpKind::alibi_slopes, {}, {like(random(DType::f32, {heads}), DType::f32)});
   add("", OpKind::sinusoids, {}, {like(random(DType::f32, {7, 8}), DType::f32)});
   add("", OpKind::arange, {}, {like(ids({77}, 2), DType::i64)});
+  for (const double both_ways : {0.0, 1.0})
+    add("", OpKind::relative_buckets, {}, {like(ids({70, 45}, 2), DType::i64)}, {both_ways, {32, 50}});
   add("", OpKind::bookkeeping, {}, {integers});
   add("", OpKind::workspace, {}, {integers});
   for (const char* type : {"default", "linear", "llama3"}) {

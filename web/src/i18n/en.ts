@@ -68,6 +68,7 @@ export const en = {
   'key.optimizer': 'Optimizer',
   'key.batch': 'Batch',
   'key.seq': 'Sequence length',
+  'key.decoder_seq': 'Target length',
   'key.grad_accum': 'Gradient accumulation',
   'key.attention': 'Attention',
   'key.checkpointing': 'Checkpointing',

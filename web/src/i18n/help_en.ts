@@ -8,6 +8,7 @@ export const helpEn = {
   optimizer: 'What is kept for every trained number: two moments for AdamW, fewer bits or none for others.',
   batch: 'Samples that go through the model at once, on one GPU.',
   seq: 'Tokens in a sample. Arrow keys step by 512.',
+  decoder_seq: 'Of T5 and its kind: tokens of the targets, which the decoder reads; the encoder reads the sequence length. 0: as many.',
   grad_accum: 'Micro-batches whose gradients are summed before a step.',
   attention: 'Which kernel computes attention; eager and math keep the whole score matrix.',
   checkpointing: 'Keep only each layer’s input and compute the rest again in backward.',

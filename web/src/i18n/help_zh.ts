@@ -10,6 +10,7 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   optimizer: '每个可训练参数要保留什么：AdamW 两个矩，其他更少位或没有。',
   batch: '单张 GPU 上一次送入模型的样本数。',
   seq: '每个样本的 token 数。方向键以 512 为步长。',
+  decoder_seq: '用于 T5 这类编码器-解码器：目标的 token 数，由解码器读取；编码器读取序列长度。0 表示两者相同。',
   grad_accum: '累加多少个微批的梯度后再更新一步。',
   attention: '用哪个内核计算注意力；eager 与 math 会保留完整的分数矩阵。',
   checkpointing: '只保留每层输入，其余在反向时重算。',

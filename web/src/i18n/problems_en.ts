@@ -23,6 +23,8 @@ export const problemsEn = {
   'reason.expert_targets_go_together': 'The experts’ gate and up projections are one parameter in transformers 5: PEFT takes both names as targets, or none.',
   'reason.expert_adapters_are_plain': 'PEFT adapts routers and experts as parameters, without DoRA and without LoRA dropout. Leave them out of the targets, or these at their defaults.',
   'reason.family_attention_not_modelled': 'This family’s own code is not modelled with this attention. Leave it at sdpa, which stands for the family’s default.',
+  'reason.decoder_seq_needs_an_encoder': 'Only an encoder-decoder such as T5 reads two lengths. Set decoder_seq to 0.',
+  'reason.encoder_decoder_checkpoints_in_full': 'An encoder-decoder is modelled with full checkpointing or none: its layers pass gradients through several tensors, and change scores in place.',
   'reason.selective_experts_not_modelled': 'Selective checkpointing is not modelled for mixtures of experts. Use full checkpointing.',
   'reason.family_step_not_modelled': 'The parameters of this family ({read}) are counted, but its training step is not modelled yet.',
   'reason.variant_step_not_modelled': 'This variant of {read} is counted, but its training step is not modelled yet.',

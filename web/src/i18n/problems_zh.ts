@@ -21,6 +21,8 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.expert_targets_go_together': 'transformers 5 把专家的 gate 与 up 投影合成一个参数：PEFT 的 targets 要么两个名字都写，要么都不写。',
   'reason.expert_adapters_are_plain': 'PEFT 把路由器与专家当作参数来适配，不支持 DoRA 与 LoRA dropout。请从 targets 中去掉它们，或让这两项保持默认。',
   'reason.family_attention_not_modelled': '此系列自己的代码在这种注意力实现下尚未建模。请保持 sdpa，它代表该系列的默认实现。',
+  'reason.decoder_seq_needs_an_encoder': '只有 T5 这样的编码器-解码器模型才有两种长度。请将 decoder_seq 设为 0。',
+  'reason.encoder_decoder_checkpoints_in_full': '编码器-解码器模型只建模了完整检查点（full）或不用检查点：其各层经由多个张量传递梯度，并就地修改分数。',
   'reason.selective_experts_not_modelled': '混合专家模型的选择性检查点尚未建模，请使用完整检查点（full）。',
   'reason.family_step_not_modelled': '此系列（{read}）的参数量已统计，训练步骤尚未建模。',
   'reason.variant_step_not_modelled': '{read} 的这一变体的参数量已统计，训练步骤尚未建模。',

@@ -70,6 +70,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.optimizer': '优化器',
   'key.batch': '批大小',
   'key.seq': '序列长度',
+  'key.decoder_seq': '目标长度',
   'key.grad_accum': '梯度累积',
   'key.attention': '注意力实现',
   'key.checkpointing': '梯度检查点 (checkpointing)',

@@ -7,6 +7,7 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   autocast: 'https://docs.pytorch.org/docs/stable/amp.html#autocasting',
   optimizer: 'https://docs.pytorch.org/docs/stable/optim.html',
   batch: 'https://huggingface.co/docs/transformers/perf_train_gpu_one',
+  decoder_seq: 'https://huggingface.co/docs/transformers/model_doc/t5',
   seq: 'https://huggingface.co/docs/transformers/pad_truncation',
   grad_accum: 'https://huggingface.co/docs/transformers/perf_train_gpu_one#gradient-accumulation',
   attention: 'https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html',
