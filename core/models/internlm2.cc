@@ -5,8 +5,6 @@
 namespace ledger {
 namespace {
 
-constexpr Dim kOne{1, Sym::none};
-
 // states[..., i, :]: a view.
 Tensor one_of_group(const Tensor& all, std::uint64_t index, const DecoderDims& n) {
   return transpose(view(slice(all, 3, index, kOne), {n.b, n.s, n.nkv, n.d}), 1, 2);

@@ -11,7 +11,6 @@
 namespace ledger {
 namespace {
 
-constexpr Dim kOne{1, Sym::none};
 constexpr double kPadding = 0;  // T5's token for padding, with which the decoder starts
 
 // _shift_right.

@@ -5,8 +5,6 @@
 namespace ledger {
 namespace {
 
-constexpr Dim kOne{1, Sym::none};
-
 // What _relative_position_bucket makes besides its result, of int64 [queries, keys] and other dtypes, in its order. Of
 // these the buckets alone are computed, by one operator.
 class Distances {

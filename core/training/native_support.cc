@@ -7,7 +7,7 @@
 namespace ledger {
 namespace {
 
-constexpr Refusal kRefusals[] = {
+constexpr Refusal kNativeRefusals[] = {
     {"stack", "native_computes_llama_and_its_like",
      [](const ModelConfig& c, const Recipe&) {
        return !is_like_llama(c) || c.act != Act::silu || c.rotary_dim != 0 || c.attention_dropout != 0;
@@ -44,7 +44,7 @@ constexpr Refusal kRefusals[] = {
 }  // namespace
 
 std::optional<Problem> unsupported_in_native(const ModelConfig& config, const Recipe& recipe) {
-  return first_of(kRefusals, config, recipe);
+  return first_of(kNativeRefusals, config, recipe);
 }
 
 }  // namespace ledger
