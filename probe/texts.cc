@@ -56,7 +56,16 @@ constexpr Reason kReasons[] = {
     {"course_needs_a_decoder", "the course's rules are for decoders"},
     {"adapter_setting_not_modelled", "no key of a recipe says this; it is not modelled yet"},
     {"adapters_need_a_decoder", "LoRA adapters are put on decoder layers, which a plain stack has not"},
-    {"encoder_base_not_quantised", "a quantised base is not modelled for BERT and RoBERTa; use method lora or full"},
+    {"encoder_base_not_quantised",
+     "a quantised base is not modelled for BERT, RoBERTa and ViT; use method lora or full"},
+    {"images_do_not_fit",
+     "the tokens of a sequence's images, and one of text before each, must fit into seq; take fewer images or a longer "
+     "sequence"},
+    {"image_mask_not_modelled",
+     "Gemma 3 with images gives attention a mask, which math and cudnn attention are not modelled with; use sdpa, "
+     "efficient or eager"},
+    {"image_parallelism_not_modelled",
+     "vision-language models are modelled on one GPU, ViT with DDP and ZeRO 1 and 2 beside it"},
     {"router_takes_no_adapter",
      "PEFT cannot adapt the router of this model, which all-linear asks for; name the layers, such as o_proj, "
      "gate_proj, "

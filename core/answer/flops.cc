@@ -32,6 +32,17 @@ std::uint64_t flops_of(const Trace& trace, const Run& run) {
     case OpKind::addmm:
     case OpKind::baddbmm:
       return product(out[0], in[1]);
+    case OpKind::convolution:
+    case OpKind::convolution_backward: {  // a product of patches and filters; backward has those of the filters alone
+      const View& filters = run.op == OpKind::convolution ? in[1] : in[2];
+      const View& features = run.op == OpKind::convolution ? out[0] : in[0];
+      std::uint64_t patches = features.sizes[0], places = filters.sizes[1];
+      for (std::size_t i = 2; i < filters.rank; ++i) {
+        patches = times(patches, features.sizes[i]);
+        places = times(places, filters.sizes[i]);
+      }
+      return twice(patches, filters.sizes[0], places);
+    }
     case OpKind::grouped_mm:  // a matrix a group: over rows, or over parts of the inner dimension
       return out[0].rank == 2 ? product(out[0], in[0]) : twice(in[0].sizes[0], in[0].sizes[1], in[1].sizes[1]);
     case OpKind::cudnn_attention:

@@ -59,7 +59,8 @@ constexpr Remark kNotModelled[] = {
        const TitanVersion* const titan = titan_version(p.recipe.stack);
        const bool first_choice = p.recipe.attention == Attention::sdpa &&
                                  (p.recipe.stack == Stack::megatron || (titan != nullptr && titan->cudnn_first));
-       return traced_decoder(p) && (p.recipe.attention == Attention::cudnn || first_choice);
+       return traced_decoder(p) &&
+              (p.recipe.attention == Attention::cudnn || first_choice || !p.config.vision.model_type.empty());
      }},
     {"compiled_kernels", [](const Prediction& p) { return p.recipe.compile; }},
     {"communication_library",

@@ -5,6 +5,7 @@
 
 #include "core/answer/advice.h"
 #include "core/base/order.h"
+#include "core/training/support.h"
 
 namespace ledger {
 namespace {
@@ -47,11 +48,12 @@ class Trial {
 
 // Doubles from `from` until it no longer fits (or halves the way down from it), then halves the gap: ends with a number
 // that fits beside one that does not. Calls with a number that fits come in rising order, so that the last is the best.
-std::uint64_t largest(Trial& trial, std::uint64_t from, std::uint64_t most) {
+// `least` is the smallest that has a meaning.
+std::uint64_t largest(Trial& trial, std::uint64_t from, std::uint64_t least, std::uint64_t most) {
   std::uint64_t low = 0, high = most + 1;
-  if (trial.fits(1)) low = 1;
+  if (trial.fits(least)) low = least;
   if (low == 0 || trial.problem()) return 0;
-  for (std::uint64_t next = std::clamp<std::uint64_t>(from, 2, most); next < high && next > low;
+  for (std::uint64_t next = std::clamp<std::uint64_t>(from, least + 1, most); next < high && next > low;
        next = std::min(2 * low, most)) {
     if (!trial.fits(next)) {
       high = next;
@@ -72,7 +74,8 @@ Result<Solution> largest_number(const ModelConfig& config, const Recipe& recipe,
   Trial trial(config, recipe, key);
   const std::uint64_t most = most_of(name);
   Solution solution;
-  solution.value = largest(trial, recipe.*key, most);
+  const std::uint64_t least = key == &Recipe::seq ? least_sequence(config, recipe) : 1;
+  solution.value = largest(trial, recipe.*key, std::min(least, most - 1), most);
   if (trial.problem()) return *trial.problem();
   solution.at_limit = solution.value == most;
   if (solution.value != 0) solution.after = trial.best();

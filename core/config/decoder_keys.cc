@@ -18,8 +18,13 @@ struct ActName {
 
 // transformers activations.py, ACT2CLS: names of the same function on one line.
 constexpr ActName kActs[] = {
-    {"silu", Act::silu},         {"swish", Act::silu}, {"gelu", Act::gelu}, {"gelu_pytorch_tanh", Act::gelu_tanh},
-    {"gelu_new", Act::gelu_new}, {"relu", Act::relu},
+    {"silu", Act::silu},
+    {"swish", Act::silu},
+    {"gelu", Act::gelu},
+    {"gelu_pytorch_tanh", Act::gelu_tanh},
+    {"gelu_new", Act::gelu_new},
+    {"relu", Act::relu},
+    {"quick_gelu", Act::quick_gelu},
 };
 
 }  // namespace
@@ -29,16 +34,16 @@ std::optional<Act> activation_named(std::string_view name) {
   return known == std::end(kActs) ? std::nullopt : std::optional(known->act);
 }
 
-void read_activation(Fields& fields, ModelConfig& config) {
+void read_activation(Fields& fields, Act& act, const char* key) {
   std::string name = "silu";
-  fields.text("hidden_activation", name);
+  fields.text(key, name);
   if (!fields.ok()) return;
   const std::optional<Act> known = activation_named(name);
   if (!known) {
-    return fields.fail({ProblemCode::not_one_of, std::string(fields.name_of("hidden_activation")),
-                        Json::of_string(name).brief(), "silu|gelu|gelu_pytorch_tanh|gelu_new|relu", ""});
+    return fields.fail({ProblemCode::not_one_of, std::string(fields.name_of(key)), Json::of_string(name).brief(),
+                        "silu|gelu|gelu_pytorch_tanh|gelu_new|relu|quick_gelu", ""});
   }
-  config.act = *known;
+  act = *known;
 }
 
 namespace {
@@ -331,7 +336,7 @@ Result<ModelConfig> read_decoder(const Json& root, const Family& family) {
   read_latent(fields, config);
   read_window(fields, config);
   check_heads(fields, config);
-  read_activation(fields, config);
+  read_activation(fields, config.act);
   if (config.model_type == "bloom") read_bloom(fields, config);
   read_rope(fields, config);
   read_nope(fields, config);

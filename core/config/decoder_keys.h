@@ -16,8 +16,10 @@ Result<ModelConfig> read_decoder(const Json& root, const Family& family);
 // A nested configuration (text_config), whose class is `fallback` where it names none.
 Result<ModelConfig> read_text_config(const Json& root, const char* fallback);
 
-// hidden_act, by the names of transformers' table.
-void read_activation(Fields& fields, ModelConfig& config);
+// An activation function by its name in transformers' table; nothing for one that core/models does not build.
 std::optional<Act> activation_named(std::string_view name);
+
+// hidden_act (or another key that names an activation), by the names of transformers' table.
+void read_activation(Fields& fields, Act& act, const char* key = "hidden_activation");
 
 }  // namespace ledger

@@ -57,6 +57,7 @@ constexpr std::array kAliases = {
     KeyAlias{"num_experts", "num_local_experts"},
     KeyAlias{"num_experts", "n_routed_experts"},
     KeyAlias{"num_experts_per_tok", "experts_per_token"},
+    KeyAlias{"image_token_index", "image_token_id"},
 };
 
 }  // namespace

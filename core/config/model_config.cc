@@ -34,7 +34,9 @@ Result<ModelConfig> read_counted(const Json& root, const Family& family) {
   Fields fields(root, &defaults.value(), key_aliases());
   family.count(fields, config);
   if (fields.problem()) return *fields.problem();
-  if (config.architecture == Architecture::bert || config.architecture == Architecture::t5) {
+  if (config.architecture == Architecture::image_text) return config;
+  if (config.architecture == Architecture::bert || config.architecture == Architecture::t5 ||
+      config.architecture == Architecture::vit) {
     for (const Fields::Used& used : fields.used())
       config.used.emplace_back(used.first, *used.second);
     return config;

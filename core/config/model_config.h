@@ -18,8 +18,9 @@
 
 namespace ledger {
 
-// What builds it: the decoder of core/models, a plain stack, or nothing yet (its parameters are counted).
-enum class Architecture : std::uint8_t { llama, plain, counted, bert, t5 };
+// What builds it: the decoder of core/models, a plain stack, nothing yet (its parameters are counted), an encoder of
+// text or of images, an encoder before a decoder, or an encoder of images before a decoder.
+enum class Architecture : std::uint8_t { llama, plain, counted, bert, t5, vit, image_text };
 
 struct PlainLinear {
   std::uint64_t in = 0;
@@ -54,6 +55,27 @@ struct EncoderDecoderConfig {
   std::uint64_t buckets = 0;       // of distances
   std::uint64_t max_distance = 0;  // from which all distances share a bucket
   bool scales_outputs = false;     // of the decoder, by 1/sqrt(hidden_size), before the output layer
+};
+
+// An encoder of images: a model by itself (ViT), or a vision-language model's tower with what joins it to the text.
+struct VisionConfig {
+  std::string model_type;  // "vit", "clip_vision_model", "siglip_vision_model"; empty: there is none
+  std::uint64_t hidden_size = 0, intermediate_size = 0, layers = 0, heads = 0;
+  std::uint64_t image_size = 0, patch_size = 0, channels = 3;
+  Act act = Act::gelu;
+  double norm_eps = 1e-6;
+  double hidden_dropout = 0, attention_dropout = 0;
+  bool qkv_bias = true;
+  bool pooling_head = false;        // SigLIP's, whose result no vision-language model reads
+  std::uint64_t labels = 0;         // ViT's classes
+  std::uint64_t tokens = 0;         // of an image, in the text
+  std::uint64_t token_id = 0;       // that stands for each of them
+  std::uint64_t feature_layer = 0;  // LLaVA: after how many layers the features are taken
+  bool drops_first = false;         // LLaVA: the features' first token stays behind
+  bool projector_bias = true;
+  Act projector_act = Act::gelu;
+
+  std::uint64_t patches() const { return image_size / patch_size * (image_size / patch_size); }
 };
 
 struct ModelConfig {
@@ -100,8 +122,10 @@ struct ModelConfig {
   double logits_softcap = 0, attention_softcap = 0;
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
   std::vector<PlainLinear> layers;    // plain stacks only
-  std::uint64_t counted = 0;          // parameters, of Architecture::counted, bert and t5
+  std::uint64_t counted = 0;          // parameters, of every Architecture but llama and plain
   std::uint64_t type_vocab_size = 0;  // BERT's kinds of tokens
+  VisionConfig vision;
+  std::string text_type;  // model_type of an image_text model's decoder, whose sizes stand above
 
   // Why the step of this model is not traced: a reason's id, or nothing.
   std::string untraced;

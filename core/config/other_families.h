@@ -31,21 +31,24 @@ inline constexpr std::array kOtherFamilies = {
            "T5Config",
            count_t5},
     Family{"vit",
-           {},
+           {.traced = true},
            R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_attention_heads":12,)"
-           R"("image_size":224,"patch_size":16,"num_channels":3,"qkv_bias":true})",
+           R"("image_size":224,"patch_size":16,"num_channels":3,"qkv_bias":true,"hidden_activation":"gelu",)"
+           R"("rms_norm_eps":1e-12,"hidden_dropout_prob":0.0,"attention_probs_dropout_prob":0.0})",
            "ViTConfig",
            count_vit},
     Family{"llava",
-           {},
+           {.traced = true},
            R"({"text_config":{"model_type":"llama"},"vision_config":{"model_type":"clip_vision_model",)"
            R"("hidden_size":1024,"intermediate_size":4096,"patch_size":14,"image_size":336,"num_hidden_layers":24,)"
-           R"("num_attention_heads":16},"multimodal_projector_bias":true})",
+           R"("num_attention_heads":16},"multimodal_projector_bias":true,"projector_hidden_act":"gelu",)"
+           R"("vision_feature_select_strategy":"default","image_token_index":32000})",
            "LlavaConfig",
            count_llava},
     Family{"gemma3",
-           {},
-           R"({"text_config":{"model_type":"gemma3_text"},"vision_config":{"model_type":"siglip_vision_model"}})",
+           {.traced = true},
+           R"({"text_config":{"model_type":"gemma3_text"},"vision_config":{"model_type":"siglip_vision_model"},)"
+           R"("mm_tokens_per_image":256,"image_token_index":262144})",
            "Gemma3Config",
            count_gemma3},
     Family{"llama4",

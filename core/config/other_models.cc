@@ -1,6 +1,11 @@
 #include "core/config/other_models.h"
 
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,7 +59,7 @@ void read_masked_lm(Fields& fields, ModelConfig& config) {
   fields.real("hidden_dropout_prob", 0, 1, config.residual_dropout);
   fields.real("attention_probs_dropout_prob", 0, 1, config.attention_dropout);
   config.type_vocab_size = size(fields, "type_vocab_size", kMaxVocabSize);
-  read_activation(fields, config);
+  read_activation(fields, config.act);
   fields.given("architectures");
 }
 
@@ -137,6 +142,27 @@ void count_t5(Fields& fields, ModelConfig& config) {
   if (fields.ok()) read_t5_step(fields, config, feed);
 }
 
+namespace {
+
+// What the step needs of ViTForImageClassification with one label an image.
+void read_vit(Fields& fields, ModelConfig& config, Count labels) {
+  VisionConfig& vision = config.vision;
+  vision.model_type = "vit";
+  vision.labels = labels;
+  const bool built = read_image_encoder(fields, vision);
+  std::string problem = "single_label_classification";
+  fields.text("problem_type", problem);
+  const bool classifies = labels > 1 && problem == "single_label_classification";
+  if (!classifies || !built) return;
+  config.untraced.clear();
+  config.architecture = Architecture::vit;
+  config.style.head_bias = true;
+  for (const char* key : {"architectures", "id2label", "num_labels"})
+    fields.given(key);
+}
+
+}  // namespace
+
 // transformers models/vit/modeling_vit.py, ViTForImageClassification.
 void count_vit(Fields& fields, ModelConfig& config) {
   read_width(fields, config);
@@ -149,17 +175,31 @@ void count_vit(Fields& fields, ModelConfig& config) {
       sum_of({linear(times(channels, squared(patch)), h), h, times(plus(patches, 1), h),
               times(config.num_hidden_layers, encoder_layer(h, config.intermediate_size, qkv_bias)), layer_norm(h)});
   const std::string name = architecture_name(fields);
+  config.untraced = "variant_step_not_modelled";
   if (name == "ViTModel") {
     sum = plus(sum, linear(h, h));  // the pooler
   } else {
-    sum = plus(sum, linear(h, labels(fields, config, 1000)));  // ImageNet's, as the published checkpoints
+    const Count classes = labels(fields, config, 1000);  // ImageNet's, as the published checkpoints
+    sum = plus(sum, linear(h, classes));
+    if (name.empty() || name == "ViTForImageClassification") read_vit(fields, config, classes);
   }
   config.counted = sum;
 }
 
 namespace {
 
-constexpr KeyAlias kTowerAliases[] = {{"num_hidden_layers", "depth"}};
+constexpr KeyAlias kTowerAliases[] = {
+    {"num_hidden_layers", "depth"},
+    {"hidden_activation", "hidden_act"},
+    {"rms_norm_eps", "layer_norm_eps"},
+};
+
+// A nested configuration as its class reads it: its type and what it said of all that was asked for.
+Json echo_of(std::string_view model_type, const std::vector<std::pair<std::string, Json>>& used) {
+  std::vector<Json::Member> members{{"model_type", Json::of_string(std::string(model_type))}};
+  members.insert(members.end(), used.begin(), used.end());
+  return Json::of_object(std::move(members));
+}
 
 const Json& empty_object() {
   static const Json none = Json::of_object({});
@@ -176,6 +216,8 @@ void take_text(Fields& fields, ModelConfig& config, const Json& text, const char
   }
   const std::string model_type = config.model_type;
   config = std::move(read.value());
+  config.text_type = config.model_type;
+  config.used = {{"text_config", echo_of(config.text_type, config.used)}};
   // The whole model's word on tying holds where the text says nothing.
   if (text.find("tie_word_embeddings") == nullptr) fields.flag("tie_word_embeddings", config.tie_word_embeddings);
   config.counted = parameter_count(config);
@@ -188,7 +230,8 @@ struct Seen {
   Count count = 0, width = 0;
 };
 
-Seen take_vision(Fields& fields, const char* fallback, const Json* class_defaults) {
+// The tower's sizes go to `config.vision`; its model_type stays empty where core/models does not build it.
+Seen take_vision(Fields& fields, ModelConfig& config, const char* fallback, const Json* class_defaults) {
   const Json* given = fields.object().find("vision_config");
   const Json& vision = given != nullptr && given->is_object() ? *given : empty_object();
   const Json* type = vision.find("model_type");
@@ -204,11 +247,19 @@ Seen take_vision(Fields& fields, const char* fallback, const Json* class_default
   Fields v(by_owner ? *class_defaults : vision, &defaults.value(), kTowerAliases);
   Seen seen{tower->count(v), 0};
   seen.width = size(v, "hidden_size");
+  if (tower->traced) {
+    config.vision.model_type = tower->model_type;
+    if (!read_image_encoder(v, config.vision)) config.vision.model_type.clear();
+  }
   if (v.problem()) {
     Problem problem = *v.problem();
     problem.where = "vision_config." + problem.where;
     fields.fail(std::move(problem));
   }
+  std::vector<std::pair<std::string, Json>> used;
+  for (const Fields::Used& key : v.used())
+    used.emplace_back(key.first, *key.second);
+  config.used.emplace_back("vision_config", echo_of(tower->model_type, used));
   return seen;
 }
 
@@ -223,13 +274,50 @@ void finish(Fields& fields, ModelConfig& config, Count more) {
   config.untraced = "family_step_not_modelled";
 }
 
+// Traced where core/models builds both halves, and what joins them is not `otherwise`.
+void trace_images(Fields& fields, ModelConfig& config, std::initializer_list<std::string_view> texts, bool text_traced,
+                  bool otherwise) {
+  VisionConfig& vision = config.vision;
+  fields.integer("image_token_index", 0, kMaxVocabSize, vision.token_id);
+  for (const Fields::Used& key : fields.used()) {
+    if (key.first != "text_config" && key.first != "vision_config") config.used.emplace_back(key.first, *key.second);
+  }
+  const bool known = std::find(texts.begin(), texts.end(), config.text_type) != texts.end();
+  if (!fields.ok() || !known) return;
+  config.untraced = "variant_step_not_modelled";
+  const bool built = !vision.model_type.empty() && vision.tokens != 0 && vision.token_id < config.vocab_size;
+  if (otherwise || !text_traced || !built) return;
+  config.untraced.clear();
+  config.architecture = Architecture::image_text;
+}
+
+// Which of the layers + 1 hidden states goes on; nothing where the file names several, or one that is not there.
+std::optional<Count> feature_layer(const Fields& fields, const VisionConfig& vision) {
+  const Json* given = fields.given("vision_feature_layer");
+  if (given != nullptr && given->is_array() && given->items().size() == 1) given = &given->items().front();
+  const auto states = static_cast<double>(vision.layers + 1);
+  const std::optional<double> said = given == nullptr ? std::optional<double>(-2) : given->as_real();
+  if (!said || std::floor(*said) != *said || *said >= states || *said < -states) return std::nullopt;
+  return static_cast<Count>(*said < 0 ? *said + states : *said);
+}
+
+// Tokens of an image, with LLaVA's choice among them.
+void read_features(Fields& fields, VisionConfig& vision) {
+  std::string strategy = "default";
+  fields.text("vision_feature_select_strategy", strategy);
+  vision.drops_first = strategy == "default";
+  const Count all = plus(vision.patches(), vision.model_type == "clip_vision_model" ? 1 : 0);
+  vision.tokens = vision.drops_first && all != 0 ? all - 1 : all;
+}
+
 }  // namespace
 
 // transformers models/llava/modeling_llava.py: two linear layers from the features of one or several layers.
 void count_llava(Fields& fields, ModelConfig& config) {
   take_text(fields, config, text_of(fields), "llama", true);
   if (!fields.ok()) return;
-  const Seen vision = take_vision(fields, "clip_vision_model", fields.given("vision_config"));
+  const bool text_traced = config.untraced.empty();
+  const Seen vision = take_vision(fields, config, "clip_vision_model", fields.given("vision_config"));
   const Json* layers = fields.given("vision_feature_layer");
   const Count features = layers != nullptr && layers->is_array() ? layers->items().size() : 1;
   bool bias = true;
@@ -237,21 +325,48 @@ void count_llava(Fields& fields, ModelConfig& config) {
   const Count text = config.hidden_size;
   finish(fields, config,
          sum_of({vision.count, linear(times(vision.width, features), text, bias), linear(text, text, bias)}));
+  if (!fields.ok() || config.vision.layers == 0) return;
+  config.vision.projector_bias = bias;
+  std::string act;
+  fields.text("projector_hidden_act", act);
+  config.vision.projector_act = activation_named(act).value_or(Act::gelu);
+  read_features(fields, config.vision);
+  const std::optional<Count> layer = feature_layer(fields, config.vision);
+  config.vision.feature_layer = layer.value_or(0);
+  trace_images(fields, config, {"llama", "mistral", "qwen2"}, text_traced, !layer || !activation_named(act));
 }
+
+namespace {
+
+// mm_tokens_per_image is the square of a side that the squares of patches make.
+bool pools_evenly(const VisionConfig& vision) {
+  if (vision.patches() == 0) return false;
+  const Count side = vision.image_size / vision.patch_size;
+  Count kept = 1;
+  while (squared(kept + 1) <= vision.tokens)
+    ++kept;
+  return squared(kept) == vision.tokens && kept <= side && side / (side / kept) == kept;
+}
+
+}  // namespace
 
 // transformers models/gemma3/modeling_gemma3.py, Gemma3MultiModalProjector.
 void count_gemma3(Fields& fields, ModelConfig& config) {
   take_text(fields, config, text_of(fields), "gemma3_text", true);
   if (!fields.ok()) return;
-  const Seen vision = take_vision(fields, "siglip_vision_model", nullptr);
+  const bool text_traced = config.untraced.empty();
+  const Seen vision = take_vision(fields, config, "siglip_vision_model", nullptr);
   finish(fields, config, sum_of({vision.count, vision.width, times(vision.width, config.hidden_size)}));
+  if (!fields.ok() || config.vision.layers == 0) return;
+  fields.integer("mm_tokens_per_image", 1, kMaxPositions, config.vision.tokens);
+  trace_images(fields, config, {"gemma3_text"}, text_traced, !pools_evenly(config.vision));
 }
 
 // transformers models/llama4/modeling_llama4.py, Llama4MultiModalProjector: one linear layer from vision_output_dim.
 void count_llama4(Fields& fields, ModelConfig& config) {
   take_text(fields, config, text_of(fields), "llama4_text", true);
   if (!fields.ok()) return;
-  const Seen vision = take_vision(fields, "llama4_vision_model", nullptr);
+  const Seen vision = take_vision(fields, config, "llama4_vision_model", nullptr);
   Fields v(text_of(fields, "vision_config"));
   const Count out = size(v, "vision_output_dim", kMaxHiddenSize, 7680);
   if (v.problem()) fields.fail(*v.problem());
@@ -272,7 +387,7 @@ void count_qwen2_vl(Fields& fields, ModelConfig& config) {
     take_text(fields, config, flat, text, false);
   }
   if (!fields.ok()) return;
-  finish(fields, config, take_vision(fields, newer ? "qwen2_5_vl" : "qwen2_vl", nullptr).count);
+  finish(fields, config, take_vision(fields, config, newer ? "qwen2_5_vl" : "qwen2_vl", nullptr).count);
 }
 
 }  // namespace ledger

@@ -107,6 +107,8 @@ std::uint64_t parameter_count(const ModelConfig& config) {
     case Architecture::counted:
     case Architecture::bert:
     case Architecture::t5:
+    case Architecture::vit:
+    case Architecture::image_text:
       return config.counted;
     default:
       return decoder(config);

@@ -187,6 +187,8 @@ constexpr std::array kRows = {
     flag<&Recipe::compile>("compile"),
     flag<&Recipe::float8>("float8"),
     flag<&Recipe::keep_outputs>("keep_outputs"),
+    integer<&Recipe::images>("images", 1, 4096),
+    flag<&Recipe::freeze_vision_tower>("freeze_vision_tower"),
     integer<&Recipe::rank>("rank", 1, 65536),
     Row{{"targets", Kind::names, {}, 1, kMaxNames}, read_targets, write_targets},
     Row{{"lora_dropout", Kind::real, {}, 0, 1},

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/config/counting.h"
+#include "core/config/decoder_keys.h"
 
 namespace ledger {
 namespace {
@@ -73,10 +74,14 @@ Count qwen2_5_vl_tower(Fields& v) {
 constexpr Tower kTowers[] = {
     {"clip_vision_model", clip_tower,
      R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_channels":3,"image_size":224,)"
-     R"("patch_size":32})"},
+     R"("patch_size":32,"num_attention_heads":12,"hidden_activation":"quick_gelu","rms_norm_eps":1e-5,)"
+     R"("attention_dropout":0.0})",
+     true},
     {"siglip_vision_model", siglip_tower,
      R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_channels":3,"image_size":224,)"
-     R"("patch_size":16})"},
+     R"("patch_size":16,"num_attention_heads":12,"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,)"
+     R"("attention_dropout":0.0})",
+     true},
     {"llama4_vision_model", llama4_tower,
      R"({"hidden_size":768,"intermediate_size":5632,"num_hidden_layers":34,"num_channels":3,"image_size":448,)"
      R"("patch_size":14,"projector_input_dim":4096,"projector_output_dim":4096})"},
@@ -89,6 +94,28 @@ constexpr Tower kTowers[] = {
 };
 
 }  // namespace
+
+bool read_image_encoder(Fields& v, VisionConfig& config) {
+  config.hidden_size = size(v, "hidden_size");
+  config.intermediate_size = size(v, "intermediate_size", kMaxIntermediateSize);
+  config.layers = size(v, "num_hidden_layers", kMaxLayers);
+  config.heads = size(v, "num_attention_heads", kMaxHeads);
+  config.image_size = size(v, "image_size", kMaxImageSide);
+  config.patch_size = size(v, "patch_size", kMaxImageSide);
+  config.channels = size(v, "num_channels", kMaxImageSide);
+  v.flag("qkv_bias", config.qkv_bias);
+  v.real("rms_norm_eps", 0, 1, config.norm_eps);
+  v.real("hidden_dropout_prob", 0, 1, config.hidden_dropout);
+  v.real(v.has_default("attention_dropout") ? "attention_dropout" : "attention_probs_dropout_prob", 0, 1,
+         config.attention_dropout);
+  if (config.model_type == "siglip_vision_model") config.pooling_head = true;
+  v.flag("vision_use_head", config.pooling_head);
+  std::string name;
+  v.text("hidden_activation", name);
+  const std::optional<Act> act = activation_named(name);
+  config.act = act.value_or(config.act);
+  return act && !config.pooling_head && config.hidden_size % config.heads == 0 && config.patches() != 0;
+}
 
 const Tower* find_tower(std::string_view name) {
   for (const Tower& tower : kTowers) {

@@ -30,6 +30,10 @@ Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels) {
 
 Tensor shifted_logits_loss(const Tensor& logits, const Tensor& labels) {
   const Tensor upcast = to(logits, DType::f32);
+  return shifted_cross_entropy(upcast, labels);
+}
+
+Tensor shifted_cross_entropy(const Tensor& upcast, const Tensor& labels) {
   const Dim fewer{labels.dim(1).size - 1, Sym::none};
   const Dim tokens{times(labels.dim(0).size, fewer.size), Sym::none};
   Tensor shift_logits = contiguous(slice(upcast, 1, 0, fewer));
@@ -38,7 +42,7 @@ Tensor shifted_logits_loss(const Tensor& logits, const Tensor& labels) {
     const Tape::In in(labels.tape(), Category::inputs);
     shift_labels = contiguous(slice(labels, 1, 1, fewer));
   }
-  shift_logits = view(shift_logits, {tokens, logits.dim(-1)});
+  shift_logits = view(shift_logits, {tokens, upcast.dim(-1)});
   shift_labels = view(shift_labels, {tokens});
   return cross_entropy(shift_logits, shift_labels);
 }

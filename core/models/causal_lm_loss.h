@@ -23,6 +23,9 @@ Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels);
 // logits' name, which spares 2 bytes a logit.)
 Tensor shifted_logits_loss(const Tensor& logits, const Tensor& labels);
 
+// Its second half: of fp32 logits all but the last position, as a copy where that is none of their own memory.
+Tensor shifted_cross_entropy(const Tensor& upcast, const Tensor& labels);
+
 // A loss that takes the output layer's weight [V, h] and hidden states [b, s, h].
 struct HeadLoss {
   Tensor loss;

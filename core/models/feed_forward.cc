@@ -46,6 +46,12 @@ Tensor plain(const FeedForward& m, const Tensor& x) {
   return m.down.forward(hidden);
 }
 
+// transformers activations.py, QuickGELUActivation.
+Tensor quick_gelu(const Tensor& x) {
+  const Tensor gate = sigmoid(x * 1.702);
+  return x * gate;
+}
+
 }  // namespace
 
 Tensor activate(Act act, const Tensor& x) {
@@ -58,6 +64,8 @@ Tensor activate(Act act, const Tensor& x) {
       return gelu_new(x);
     case Act::relu:
       return relu(x);
+    case Act::quick_gelu:
+      return quick_gelu(x);
     default:
       return silu(x);
   }

@@ -70,6 +70,20 @@ bool mixes_windows(const ModelConfig& c) {
 Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
     : config_(config), dims_(dims_of(config, options)), options_(options), names_(names_of(config)) {
   ModuleBuilder builder(tape, options.weights, options.linears, options.units);
+  build(builder);
+  trainable_ = builder.take_trainable();
+}
+
+Llama::Llama(ModuleBuilder& builder, const ModelConfig& config, const ModelOptions& options, const char* base)
+    : config_(config), dims_(dims_of(config, options)), options_(options), names_(names_of(config)) {
+  names_.base = base;
+  build(builder);
+}
+
+void Llama::build(ModuleBuilder& builder) {
+  Tape& tape = builder.tape();
+  const ModelConfig& config = config_;
+  const ModelOptions& options = options_;
   {
     const Tape::Scope scope(tape, names_.base);
     const std::string base = std::string(names_.base) + ".";
@@ -109,7 +123,6 @@ Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
   } else {
     lm_head_ = Linear::make(builder, "", names_.head, dims_.h, dims_.V, config.style.head_bias);
   }
-  trainable_ = builder.take_trainable();
   tape.trace().vocab_size = config.vocab_size;
   tape.trace().rope = config.rope;
 }
@@ -162,6 +175,7 @@ Tensor Llama::forward_layer(std::size_t index, const Tensor& hidden, const Layer
 // The embedding module's output, which enable_input_require_grads() hooks onto.
 Tensor Llama::embed(const Tensor& ids) {
   Tape& tape = ids.tape();
+  const Tape::Scope scope(tape, names_.base);
   ParameterUnits* const units = options_.units;
   if (units != nullptr) units->before_forward(kEmbeddingUnit, Tensor());
   Tensor embeds = embed_tokens_.forward(ids);
@@ -171,10 +185,9 @@ Tensor Llama::embed(const Tensor& ids) {
   return embeds;
 }
 
-Tensor Llama::decode(const Tensor& ids) {
-  Tape& tape = ids.tape();
+Tensor Llama::run_layers(Tensor inputs_embeds, const Masks* masks) {
+  Tape& tape = inputs_embeds.tape();
   const Tape::Scope scope(tape, names_.base);
-  Tensor inputs_embeds = embed(ids);
   const bool multiplied = config_.embedding_multiplier != 0 && !embed_scale_;
   if (multiplied) inputs_embeds = inputs_embeds * config_.embedding_multiplier;  // Granite
   LayerContext context;
@@ -195,7 +208,9 @@ Tensor Llama::decode(const Tensor& ids) {
   }
   const Dim mask_rows = attention_mask ? dims_.b : Dim{1, Sym::none};
   const Attention kind = attention_of(config_, options_.attention);
-  if (!has_old_code(config_)) {
+  if (masks != nullptr) {
+    context.mask = masks->full;
+  } else if (!has_old_code(config_)) {
     context.mask =
         make_mask(kind, tape, {.b = mask_rows, .s = dims_.s, .keys = dims_.s, .window = window_of_all(config_)},
                   inputs_embeds.dtype());
@@ -214,7 +229,11 @@ Tensor Llama::decode(const Tensor& ids) {
   }
   Tensor weights;                // of the last layer that returned any
   LayerContext local = context;  // of sliding layers
-  if (mixes_windows(config_)) local.mask = make_mask(kind, tape, local_mask(config_, dims_), inputs_embeds.dtype());
+  if (masks != nullptr) {
+    local.mask = masks->sliding;
+  } else if (mixes_windows(config_)) {
+    local.mask = make_mask(kind, tape, local_mask(config_, dims_), inputs_embeds.dtype());
+  }
   if (rotary_emb_.inv_freq) context.rotary = rotary_emb_.forward(hidden, context.position_ids, dims_);
   local.rotary = rotary_local_.inv_freq ? rotary_local_.forward(hidden, local.position_ids, dims_) : context.rotary;
   {
@@ -263,7 +282,11 @@ Tensor Llama::forward(const Tensor& ids) {
 }
 
 Tensor Llama::forward_with_loss(const Tensor& ids) {
-  const Tensor hidden = decode(ids);
+  const Tensor hidden = run_layers(embed(ids));
+  return loss_of(hidden, ids);
+}
+
+Tensor Llama::loss_of(const Tensor& hidden, const Tensor& ids) {
   const Tape::In in(ids.tape(), Category::logits);
   const HeadLossFunction head_loss = head_loss_of(options_.loss);
   if (head_loss == nullptr) return full_logits_loss(hidden, ids);

@@ -14,20 +14,32 @@ namespace ledger {
 class Llama : public Model {
  public:
   Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options);
+  // As a part of a model whose parameters `builder` makes; the decoder's scopes and names begin with `base`, the output
+  // layer's do not.
+  Llama(ModuleBuilder& builder, const ModelConfig& config, const ModelOptions& options, const char* base);
 
   Tensor make_inputs(Tape& tape) override;
   Tensor forward(const Tensor& ids) override;
   Tensor next_logits(const Tensor& ids, const Tensor& positions, KvCache& cache, bool last_only) override;
   void skip_tokens(KvCache& cache, std::uint64_t seen) override;
 
+  // The parts of forward(), for models that put something else than words into the decoder. Masks, where they are not
+  // those of a decoder by itself: of layers that see everything and of the others.
+  struct Masks {
+    Tensor full, sliding;
+  };
+  Tensor embed(const Tensor& ids);
+  Tensor run_layers(Tensor inputs_embeds, const Masks* masks = nullptr);  // LlamaModel.forward: last hidden state
+  Tensor loss_of(const Tensor& hidden, const Tensor& ids);
+  Tensor logits_of(const Tensor& hidden);
+  const DecoderDims& dims() const { return dims_; }
+
  private:
+  void build(ModuleBuilder& builder);
   Tensor forward_with_loss(const Tensor& ids);
   Tensor forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) const;
   Tensor full_logits_loss(const Tensor& hidden, const Tensor& ids);
-  Tensor decode(const Tensor& ids);  // LlamaModel.forward: last hidden state
   Tensor run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights);
-  Tensor embed(const Tensor& ids);
-  Tensor logits_of(const Tensor& hidden);
 
   ModelConfig config_;
   DecoderDims dims_;

@@ -23,6 +23,8 @@ constexpr FamilyRow kBuilders[] = {
     {Architecture::plain, Stack::hf, build_plain},
     {Architecture::bert, Stack::hf, build_bert},
     {Architecture::t5, Stack::hf, build_t5},
+    {Architecture::vit, Stack::hf, build_vit},
+    {Architecture::image_text, Stack::hf, build_image_text},
 };
 
 }  // namespace
@@ -31,12 +33,20 @@ Tensor Model::next_logits(const Tensor&, const Tensor&, KvCache&, bool) {
   return Tensor();
 }
 
-Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name) {
+Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name, Attr attr) {
   const Tape::Scope scope(tape, name);
   const Tape::In in(tape, Category::inputs);
   Tensor ids = tape.empty(OpKind::load_tokens, {b, s}, DType::i64);
-  tape.run(OpKind::load_tokens, {}, {&ids});
+  tape.run(OpKind::load_tokens, {}, {&ids}, attr);
   return ids;
+}
+
+Tensor load_pixels(Tape& tape, const Shape& shape) {
+  const Tape::Scope scope(tape, "pixel_values");
+  const Tape::In in(tape, Category::inputs);
+  Tensor pixels = tape.empty(OpKind::load_values, shape, DType::f32);
+  tape.run(OpKind::load_values, {}, {&pixels});
+  return pixels;
 }
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options) {

@@ -35,11 +35,15 @@ class Model {
   // What the training loop keeps of the outputs beside the loss: the logits, with keep_outputs. Dropped by
   // drop_outputs().
   const Tensor& outputs() const { return outputs_; }
-  virtual void replace_outputs(Tensor outputs) { outputs_ = std::move(outputs); }
+  const Tensor& image_outputs() const { return image_outputs_; }  // beside them, what was seen
+  virtual void replace_outputs(Tensor outputs, Tensor of_images = Tensor()) {
+    outputs_ = std::move(outputs);
+    image_outputs_ = std::move(of_images);
+  }
 
  protected:
   std::vector<Tensor> trainable_;
-  Tensor outputs_;
+  Tensor outputs_, image_outputs_;
 };
 
 struct ModelOptions {
@@ -57,7 +61,9 @@ struct ModelOptions {
   bool compile = false;             // torch.compile as the stack applies it
   std::uint64_t tp = 1, cp = 1;     // ranks that share every matrix, and every sequence, as the stack has them do it
   ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model
-  Stack stack = Stack::hf;          // whose modules; hf_4: repeated keys and values, shifted fp32 logits
+  std::uint64_t images = 1;         // of a sequence, where the model takes any
+  bool freeze_vision_tower = false;
+  Stack stack = Stack::hf;  // whose modules; hf_4: repeated keys and values, shifted fp32 logits
 };
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);
@@ -65,6 +71,9 @@ std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const 
 std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // llama.cc
 std::unique_ptr<Model> build_bert(Tape& tape, const ModelConfig& config, const ModelOptions& options);   // bert.cc
 std::unique_ptr<Model> build_t5(Tape& tape, const ModelConfig& config, const ModelOptions& options);     // t5.cc
+std::unique_ptr<Model> build_vit(Tape& tape, const ModelConfig& config, const ModelOptions& options);    // vit.cc
+std::unique_ptr<Model> build_image_text(Tape& tape, const ModelConfig& config,
+                                        const ModelOptions& options);  // image_text.cc
 std::unique_ptr<Model> build_plain(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // plain.cc
 std::unique_ptr<Model> build_torchtune(Tape& tape, const ModelConfig& config,
                                        const ModelOptions& options);  // torchtune.cc
@@ -73,7 +82,9 @@ std::unique_ptr<Model> build_torchtitan(Tape& tape, const ModelConfig& config,
 
 std::unique_ptr<Model> build_native(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // native.cc
 
-// Token ids [b, s], as decoders' make_inputs() loads them.
-Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name = "input_ids");
+// Token ids [b, s], as decoders' make_inputs() loads them; `attr` as ops.h says of load_tokens.
+Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name = "input_ids", Attr attr = {});
+// Pixels as an image processor makes them: fp32, whatever the model's dtype.
+Tensor load_pixels(Tape& tape, const Shape& shape);
 
 }  // namespace ledger

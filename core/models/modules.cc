@@ -31,7 +31,7 @@ Tensor ModuleBuilder::make(const std::string& name, const Shape& shape, DType dt
 
 Tensor ModuleBuilder::parameter(const std::string& path, const Shape& shape, Parameter::Role role, const char* leaf) {
   const Tape::Scope scope(tape_, leaf);
-  return make(path + "." + leaf, shape, dtype_, role, policy_.rank == 0 && !policy_.frozen);
+  return make(path + "." + leaf, shape, dtype_, role, policy_.rank == 0 && !policy_.frozen && !frozen_);
 }
 
 Tensor ModuleBuilder::piece(const char* name, const Shape& shape, DType dtype) {

@@ -64,6 +64,21 @@ class ModuleBuilder {
     bool before_;
   };
 
+  // What is made while this lives is not trained and gets no adapters, whatever the recipe trains elsewhere.
+  class Frozen {
+   public:
+    Frozen(ModuleBuilder& builder, bool applies)
+        : without_adapters_(builder, applies), builder_(builder), before_(builder.frozen_) {
+      builder.frozen_ = before_ || applies;
+    }
+    ~Frozen() { builder_.frozen_ = before_; }
+
+   private:
+    WithoutAdapters without_adapters_;
+    ModuleBuilder& builder_;
+    bool before_;
+  };
+
   Tape& tape() { return tape_; }
   const LinearPolicy& policy() const { return policy_; }
   std::vector<Tensor> take_trainable() { return std::move(trainable_); }
@@ -77,7 +92,7 @@ class ModuleBuilder {
   LinearPolicy policy_;
   ParameterUnits* units_;
   std::vector<Tensor> trainable_;
-  bool without_adapters_ = false;
+  bool without_adapters_ = false, frozen_ = false;
 };
 
 // module(input): forward(input) between the hooks of whoever has the module's parameters (trace/module_hooks.h).

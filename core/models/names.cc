@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/models/image_encoder.h"
 #include "core/models/parameter_adapter.h"
 
 namespace ledger {
@@ -105,6 +106,7 @@ constexpr NamesRow kRows[] = {
 };
 
 constexpr ModuleNames kLlama;
+constexpr ModuleNames kBehindImages = {.base = "model.language_model"};
 
 constexpr ModuleNames kFalconTwoNorms = {.base = "transformer",
                                          .embed = "word_embeddings",
@@ -150,6 +152,7 @@ constexpr ModuleNames kTorchtitan = {.base = "",
 
 const ModuleNames& names_of(const ModelConfig& config, Stack stack) {
   if (config.model_type == "falcon" && config.style.layout == Layout::parallel_two) return kFalconTwoNorms;
+  if (config.architecture == Architecture::llama && !config.vision.model_type.empty()) return kBehindImages;
   if (stack == Stack::torchtune) return kTorchtune;
   if (is_torchtitan(stack)) return kTorchtitan;
   for (const NamesRow& row : kRows) {
@@ -162,12 +165,33 @@ bool is_like_llama(const ModelConfig& c) {
   return c.model_type == "llama" || c.model_type == "mistral" || c.model_type == "qwen2" || c.model_type == "qwen3";
 }
 
+namespace {
+
+// Those of the tower and of what stands beside it, and of the text.
+std::vector<std::string_view> linears_of_images(const ModelConfig& config) {
+  std::vector<std::string_view> list = encoder_linears(config.vision);
+  if (config.architecture == Architecture::vit) {
+    list.push_back("classifier");
+    return list;
+  }
+  ModelConfig text = config;
+  text.model_type = config.text_type;
+  text.vision = {};
+  for (const std::string_view name : linear_names(text))
+    list.push_back(name);
+  if (config.model_type == "llava") list.insert(list.end(), {"linear_1", "linear_2"});
+  return list;
+}
+
+}  // namespace
+
 std::vector<std::string_view> linear_names(const ModelConfig& config, Stack stack) {
   if (config.architecture == Architecture::bert) return {"query", "key", "value", "dense"};
   if (config.architecture == Architecture::t5) {
     if (config.style.feed == Feed::gated) return {"q", "k", "v", "o", "wi_0", "wi_1", "wo"};
     return {"q", "k", "v", "o", "wi", "wo"};
   }
+  if (!config.vision.model_type.empty()) return linears_of_images(config);
   const ModuleNames& names = names_of(config, stack);
   std::vector<std::string_view> list;
   if (config.style.projections == Projections::latent) {

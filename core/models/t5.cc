@@ -104,9 +104,9 @@ Tensor T5::make_inputs(Tape& tape) {
   return ids;
 }
 
-void T5::replace_outputs(Tensor outputs) {
+void T5::replace_outputs(Tensor outputs, Tensor of_images) {
   if (!outputs) encoder_output_.reset();
-  outputs_ = std::move(outputs);
+  Model::replace_outputs(std::move(outputs), std::move(of_images));
 }
 
 Tensor T5::drop(const Tensor& x) const {

@@ -21,7 +21,7 @@ class T5 : public Model {
 
   Tensor make_inputs(Tape& tape) override;
   Tensor forward(const Tensor& ids) override;
-  void replace_outputs(Tensor outputs) override;
+  void replace_outputs(Tensor outputs, Tensor of_images = Tensor()) override;
 
  private:
   // T5LayerFF.

@@ -73,18 +73,10 @@ Tensor saving_result(OpKind op, const Tensor& a, BackwardRule rule) {
   return result;
 }
 
-// What a kernel reads in order: itself, or a copy that dies with the call. Source: aten/src/ATen/native/cuda/
-// layer_norm_kernel.cu, expect_contiguous.
-Tensor in_order(const Tensor& x) {
-  const Tape::NoGrad no_grad(x.tape());
-  return contiguous(x);
-}
-
 // Saved: input, mean, rstd, and weight and bias where there are any.
 void layer_norm_rule(Node& node, const Gradients& in, Gradients& out) {
   Tape& tape = *node.tape;
-  const Tensor saved = tape.unpack(node, 0), mean = tape.unpack(node, 1), rstd = tape.unpack(node, 2);
-  const Tensor x = in_order(saved);
+  const Tensor x = tape.unpack(node, 0), mean = tape.unpack(node, 1), rstd = tape.unpack(node, 2);
   const Tensor weight = node.saved_count > 3 ? tape.unpack(node, 3) : Tensor();
   const Dim width = x.dim(-1);
   const auto made = [&](bool wanted, const Shape& shape, DType dtype) {
@@ -93,11 +85,12 @@ void layer_norm_rule(Node& node, const Gradients& in, Gradients& out) {
   // Three results as output_mask asks for them; dweight comes along where dbias is wanted.
   const std::size_t results = node.needs(2) ? 3 : node.needs(1) ? 2 : 1;
   const DType dtype = weight ? weight.dtype() : x.dtype();
+  const Tensor dense_gradient = dense_copy(in[0]);
+  const Tensor dense_x = dense_copy(x);
   out[0] = made(true, x.shape(), x.dtype());
   out[1] = made(results > 1, {width}, dtype);
   out[2] = made(results > 2, {width}, dtype);
-  const Tensor gradient = in_order(in[0]);
-  const std::array<const Tensor*, 5> inputs{&gradient, &x, &mean, &rstd, &weight};
+  const std::array<const Tensor*, 5> inputs{&in[0], &x, &mean, &rstd, &weight};
   const std::array<const Tensor*, 3> outputs{&out[0], &out[1], &out[2]};
   tape.run(OpKind::layer_norm_backward, std::span(inputs.data(), weight ? 5u : 4u), std::span(outputs.data(), results),
            node.attr);
@@ -115,6 +108,10 @@ void rms_norm_rule(Node& node, const Gradients& in, Gradients& out) {
 }
 
 }  // namespace
+
+Tensor dense_copy(const Tensor& a) {
+  return a.is_contiguous() ? Tensor() : a.tape().scratch(a.shape(), a.dtype());
+}
 
 Tensor gelu(const Tensor& a, bool tanh_approximation) {
   Tape& tape = a.tape();
@@ -157,14 +154,14 @@ Tensor layer_norm(const Tensor& input, const Tensor& master_weight, const Tensor
   const Attr attr{eps, {bias ? 1 : 0, 0}};
   if (node != nullptr) node->attr = attr;
   tape.save(node, x);
-  const Tensor dense = in_order(x);
   Shape rows = x.shape();
   rows.set_last({1, Sym::none});
+  const Tensor dense = dense_copy(x);  // layer_norm_kernel.cu, expect_contiguous
   Tensor result = tape.empty(OpKind::layer_norm, x.shape(), x.dtype());
   const DType statistics = tape.statistics_dtype(x.dtype());
   const Tensor mean = tape.empty(OpKind::layer_norm, rows, statistics);
   const Tensor rstd = tape.empty(OpKind::layer_norm, rows, statistics);
-  std::array<const Tensor*, 3> inputs{&dense, &weight, &bias};
+  std::array<const Tensor*, 3> inputs{&x, &weight, &bias};
   std::array<const Tensor*, 3> outputs{&result, &mean, &rstd};
   const std::size_t given = bias ? 3 : weight ? 2 : 1;
   tape.run(OpKind::layer_norm, std::span(inputs.data(), given), std::span(outputs), attr);

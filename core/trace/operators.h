@@ -122,6 +122,8 @@ Tensor embedding(const Tensor& weight, const Tensor& ids);
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
 // nn.RMSNorm over the last dimension where PyTorch has a kernel for it (2.9), rstd in fp32.
 Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps);
+// The dense copy that a library's kernel makes of an operand which is none, for the length of its call; or nothing.
+Tensor dense_copy(const Tensor& a);
 Tensor log_softmax(const Tensor& a);
 enum class Reduction : std::uint8_t { mean, sum };
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, Reduction reduction = Reduction::mean);
@@ -180,6 +182,19 @@ Tensor take(const Tensor& a, int dim, std::uint64_t index);  // a[..., [index], 
 Tensor sum_over(const Tensor& a, int dim, bool keep);        // that dimension goes, or stays with size 1
 // Rows [R, K] in groups that end at `ends` int32 [E], each by its matrix of [E, K, N]: torch._grouped_mm.
 Tensor grouped_mm(const Tensor& a, const Tensor& b, const Tensor& ends);
+
+// --- images (image_ops.cc)
+// -------------------------------------------------------------------------------------------------------
+// x [n,c,...] by filters [o,c,k...] that do not overlap, perhaps plus bias [o]; x needs no gradient.
+Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias);
+Tensor equal(const Tensor& a, std::int64_t value);  // boolean
+// a [b,s,h] with the rows where `mask` [b,s,1] holds taken from `source` [n,h].
+Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& source);
+Tensor avg_pool(const Tensor& a, std::uint64_t side);  // [n,c,H,W], squares of that side
+Tensor join_images(const Tensor& a);                   // torch.cat(list(a)): [n,t,h] -> [n t,h]
+Tensor image_blocks(const Tensor& mask);               // [b,s], only without grad
+// Boolean [b,1,s,s]: causal, within a window where it is not 0, and within each of image_blocks()'s blocks both ways.
+Tensor causal_or_block_mask(const Tensor& blocks, std::uint64_t window);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
   return add(a, b);

@@ -22,7 +22,7 @@ namespace ledger {
   X(sinusoids, "buffer")                /* out0[p,j] fp32 [P,n]: the sine of p f_j for j < n/2, then the cosine; f_j = 10000^(-2 j / n) */ \
   X(alibi_slopes, "pow.Scalar")         /* out0[n] fp32: the slopes of ALiBi for n heads, 2^(-8 i / n) where n is a power of two, else those of the next lower one and every other one of the next higher */ \
   X(relative_buckets, "where.self")     /* out0[q,k] int64 = T5's bucket of the distance k - q: of n = a.i[0] buckets, where a.x = 1, the upper half is for keys that come after; of the rest half are for one distance each and the others grow by the logarithm up to a.i[1] tokens; where a.x = 0 keys that come after have bucket 0 */ \
-  X(load_tokens, "input")               /* out0 = token ids, int64 [b,s] */ \
+  X(load_tokens, "input")               /* out0 = token ids, int64 [b,s]; with a.i[0] = 2^32 n + t each row begins with n images, one other token and t times the id a.i[1] each, which then stands nowhere else */ \
   X(load_values, "input")               /* out0 = input features of a plain stack, uniform in [-1,1) */ \
   X(arange, "arange")                   /* out0[i] = i, int64 */ \
   X(ones_like, "ones_like")             /* out0 = 1 */ \
@@ -101,7 +101,7 @@ namespace ledger {
   /* softmax and attention pieces */ \
   X(softmax, "_softmax")                /* out0 = softmax of in0 over the last dimension; rows that are wholly -inf become NaN (safe softmax clears them with zero_masked_rows) */ \
   X(softmax_backward, "_softmax_backward_data") /* out0 = in1 * (in0 - sum(in0 * in1)) per row; in0 gradient, in1 softmax */ \
-  X(causal_mask, "tril")                /* out0[..,i,j] = j <= i + a.i[0], and with a window a.i[1] > 0 also j > i + a.i[0] - a.i[1], with chunks of -a.i[1] > 0 only where both lie in one; boolean */ \
+  X(causal_mask, "tril")                /* out0[..,i,j] = j <= i + a.i[0], and with a window a.i[1] > 0 also j > i + a.i[0] - a.i[1], with chunks of -a.i[1] > 0 only where both lie in one; with in0[b,j] int64 also wherever in0[b,i] = in0[b,j] is not negative; boolean */ \
   X(additive_mask, "where.self")        /* out0 = 0 where in0 holds, else the lowest finite number of out0's dtype (a.x = 0) or -inf (a.x = 1) */ \
   X(is_masked, "eq.Scalar")             /* out0 = in0 == -inf, boolean */ \
   X(all, "all.dim")                     /* out0[..,1] = every element of in0 along the last dimension holds, boolean */ \
@@ -112,6 +112,7 @@ namespace ledger {
   X(nll_loss, "nll_loss_forward")       /* in0[T,V], in1[T] int64; out0 = mean (a.i[0] = 1: sum) of -in0[t,in1[t]] over targets that are not -100; out1 = their number (total_weight), in in0's dtype */ \
   X(nll_loss_backward, "nll_loss_backward") /* in0 gradient (scalar), in1[T] targets, in2 total_weight; out0[T,V] = 0, out0[t,in1[t]] = -in0/in2 (a.i[0] = 1: -in0) */ \
   X(not_equal, "ne.Scalar")             /* out0 = in0 != a.i[0], boolean; in0 int64 */ \
+  X(equal, "eq.Scalar")                 /* out0 = in0 == a.i[0], boolean; in0 int64 */ \
   X(sort_true_first, "sort.stable")     /* in0[n] 0 or 1, int8; out0 = in0 with the ones first, out1 int64 = where each stood; stable */ \
   X(index_rows, "index.Tensor")         /* out0[i,...] = in0[in1[i],...]; in1 int64 */ \
   X(index_rows_backward, "index_put_")  /* out0 = 0; out0[in1[i],...] += in0[i,...] */ \
@@ -140,6 +141,14 @@ namespace ledger {
   X(cut_logsumexp, "_cce_lse_forward_kernel") /* in0[T,h] e, in1[V,h] c, in2[n] positions; out0[n] fp32 = logsumexp over v of e[in2[i]] . c[v]; out1.. fp32[V] = mean logits when present, 0 here: they only order the backward pass */ \
   X(cut_neg_dot, "_indexed_neg_dot_forward_kernel") /* in0 e, in1 c, in2 positions, in3[T] labels; out0[n] fp32 = -e[in2[i]] . c[in3[in2[i]+1]] */ \
   X(cut_backward, "_cce_backward_kernel") /* in0 gradient (scalar), in1 e, in2 c, in3 logsumexp, in4 positions, in5 labels, a.i[0] = 1 if de is wanted, a.i[1] = 1 if dc is; out0.. = those of de, dc: of mean(logsumexp - dot) */ \
+  /* images; the kernel of a convolution is as large as its step, so that every input element meets each filter once */ \
+  X(convolution, "convolution")         /* in0[n,c,...], in1[o,c,k...], perhaps in2[o]; out0[n,o,...] = sums over c and the filter's places, plus in2; sizes behind c are whole multiples of k or cut to them */ \
+  X(convolution_backward, "convolution_backward") /* in gradient, x, weight; out0 = dweight, perhaps out1 = dbias */ \
+  X(masked_scatter, "masked_scatter")   /* in0[..,h], in1[..,1] boolean, in2 rows of h; out0 = in0, but where in1 holds the rows of in2 in their order; as many of them as in1 holds */ \
+  X(masked_select, "masked_select")     /* in0[..,h], in1[..,1] boolean; out0 = the rows of in0 where in1 holds, in their order, as many as out0 has */ \
+  X(avg_pool, "avg_pool2d")             /* in0[n,c,H,W]; out0[n,c,H/k,W/k] = means over k by k, k = a.i[0] */ \
+  X(avg_pool_backward, "avg_pool2d_backward") /* in0 gradient; out0[n,c,H,W] = in0 / k^2 at every place of its square */ \
+  X(image_blocks, "where.self")         /* in0[b,s] boolean; out0 int64 [b,s] = the number of the run of true that a place lies in, from 0 in every row, or -1 */ \
   /* attention, causal, scale a.x or, where that is 0, 1/sqrt(d); a.i[0] = dropout of the probabilities times 2^32, a.i[1] = 1: not causal: q[b,nh,s,d], k and v[b,nkv,c,d], query head i uses key/value head i*nkv/nh; of c >= s keys the last s belong to the queries: query i sees the first c - s + i + 1 */ \
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \
   X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \

@@ -29,6 +29,10 @@ constexpr std::array<SymInfo, static_cast<std::size_t>(Sym::count_)> kSyms = {{
     {"E", {none, none}},
     {"ffn_e", {none, none}},
     {"b*s*k", {none, none}},
+    {"i", {none, none}},
+    {"p", {none, none}},
+    {"h_v", {none, none}},
+    {"ffn_v", {none, none}},
 }};
 // clang-format on
 

@@ -36,6 +36,10 @@ enum class Sym : std::uint8_t {
   experts,   // of a mixture
   ffn_e,     // intermediate size of an expert
   routed,    // b*s*k: every token as often as it visits an expert
+  images,    // of the whole batch
+  patches,   // of an image, as tokens of its encoder
+  h_v,       // hidden size of the vision tower
+  ffn_v,     // intermediate size of its MLP
   count_
 };
 

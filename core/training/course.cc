@@ -148,8 +148,7 @@ Bytes course_activations(const ModelConfig& c, const Recipe& recipe) {
 }
 
 Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std::uint32_t steps) {
-  if (config.architecture == Architecture::counted || config.architecture == Architecture::bert ||
-      config.architecture == Architecture::t5)
+  if (config.architecture != Architecture::llama && config.architecture != Architecture::plain)
     return refuse(recipe, "stack", "course_needs_a_decoder");
   if (recipe.method != Method::full && config.architecture == Architecture::plain) {
     return refuse(recipe, "method", "adapters_need_a_decoder");

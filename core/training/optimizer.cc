@@ -43,7 +43,7 @@ constexpr OptimizerRow kOptimizers[] = {
 };
 
 // Embeddings and output layers, as the families name them.
-constexpr std::string_view kOuter[] = {"embed", "lm_head", "wte", "wpe"};
+constexpr std::string_view kOuter[] = {"embed", "lm_head", "wte", "wpe", "classifier"};
 
 }  // namespace
 

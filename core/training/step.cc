@@ -71,6 +71,8 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.compile = recipe.compile;
   model.tp = recipe.tp;
   model.cp = recipe.cp;
+  model.images = recipe.images;
+  model.freeze_vision_tower = recipe.freeze_vision_tower;
   model.stack = recipe.stack;
   return model;
 }
@@ -193,13 +195,15 @@ class TrainingLoop {
   }
 
   void update() {
-    if (scaler_) scaler_->unscale(tape_, trained_);
+    std::vector<Tensor> updated = trained_;  // without what no loss depended on
+    std::erase_if(updated, [](const Tensor& parameter) { return !parameter.grad(); });
+    if (scaler_) scaler_->unscale(tape_, updated);
     const bool clips = recipe_.stack != Stack::torchtune;  // clip_grad_norm: null in nearly all of its configs
     if (clips && options_.max_grad_norm > 0) {
       const NormOver over = recipe_.fsdp != 0 ? NormOver::shards : NormOver::gradients;
-      clip_grad_norm(tape_, trained_, options_.max_grad_norm, over);
+      clip_grad_norm(tape_, updated, options_.max_grad_norm, over);
     }
-    optimizer_->step(tape_, trained_);
+    optimizer_->step(tape_, updated);
   }
 
   void run_micro_batch(const std::string& prefix) {
@@ -233,7 +237,9 @@ class TrainingLoop {
       const Tape::NoGrad no_grad(tape_);
       const Tape::Scope scope(tape_, "lm_head");
       const Tape::In in(tape_, Category::logits);
-      model_->replace_outputs(to(model_->outputs(), DType::f32));
+      const Tensor logits = to(model_->outputs(), DType::f32);
+      const Tensor seen = model_->image_outputs() ? to(model_->image_outputs(), DType::f32) : Tensor();
+      model_->replace_outputs(logits, seen);
     }
     return loss;
   }
@@ -258,9 +264,10 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
   if (auto problem = unsupported(config, recipe)) return *problem;
   if (recipe.stack == Stack::megatron)  // megatron_step.h predicts it; no executor knows its operators
     return Problem{ProblemCode::unsupported_recipe, "stack", recipe_value(recipe, "stack"), "megatron_is_not_run", ""};
-  const std::uint64_t layers = config.architecture == Architecture::plain
-                                   ? config.layers.size()
-                                   : plus(config.num_hidden_layers, config.t5.decoder_layers);
+  const std::uint64_t layers =
+      config.architecture == Architecture::plain
+          ? config.layers.size()
+          : plus(config.num_hidden_layers, plus(config.t5.decoder_layers, config.vision.layers));
   const std::uint64_t chunks = times(recipe.grad_accum, loss_chunks(recipe.loss, times(recipe.batch, recipe.seq),
                                                                     config.hidden_size, config.vocab_size));
   const std::uint64_t events =

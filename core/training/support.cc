@@ -42,6 +42,10 @@ bool sets_deepspeed_keys(const Recipe& r) {
          r.reduce_scatter != d.reduce_scatter;
 }
 
+bool sees_images(const ModelConfig& c) {
+  return c.architecture == Architecture::image_text;
+}
+
 // The output layer is not the last thing before the loss, or has a bias.
 bool logits_are_changed(const ModelConfig& c) {
   return c.logits_divisor != 0 || c.logits_multiplier != 0 || c.logits_softcap != 0 || c.style.head_bias;
@@ -85,7 +89,15 @@ constexpr Refusal kRefusals[] = {
      }},
     {"method", "encoder_base_not_quantised",
      [](const ModelConfig& c, const Recipe& r) {
-       return c.architecture == Architecture::bert && (r.method == Method::qlora || r.weights == Weights::int8);
+       const bool encoder = c.architecture == Architecture::bert || c.architecture == Architecture::vit;
+       return encoder && (r.method == Method::qlora || r.weights == Weights::int8);
+     }},
+    {"images", "images_do_not_fit", [](const ModelConfig& c, const Recipe& r) { return least_sequence(c, r) > r.seq; }},
+    // Gemma 3's masks let an image's tokens see each other, which is_causal cannot say.
+    {"attention", "image_mask_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool forced = r.attention == Attention::math || r.attention == Attention::cudnn;
+       return sees_images(c) && c.model_type == "gemma3" && forced;
      }},
     {"targets", "target_names_no_module", names_no_module},
     {"targets", "expert_targets_go_together",
@@ -207,6 +219,15 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) {
        return r.fsdp != 0 && (c.architecture == Architecture::plain || c.architecture == Architecture::t5);
      }},
+    // Parameters of layers that run for nobody have no gradient, for which DDP waits and FSDP and DeepSpeed have rules.
+    {"dp", "image_parallelism_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) { return sees_images(c) && r.dp > 1 && r.fsdp == 0 && r.zero == 0; }},
+    {"fsdp", "image_parallelism_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) { return !c.vision.model_type.empty() && r.fsdp != 0; }},
+    {"zero", "image_parallelism_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.zero != 0 && (sees_images(c) || (r.zero == 3 && !c.vision.model_type.empty()));
+     }},
     {"method", "sharded_4_bit_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.method == Method::qlora; }},
     {"method", "fsdp1_adapters_not_modelled",
@@ -304,6 +325,11 @@ bool prepared_for_kbit(const Recipe& r) {
 bool fp32_stream(const Recipe& r) {
   if (r.fsdp != 0) return r.param_dtype == ShardDtype::fp32;
   return r.precision == Precision::fp32 || prepared_for_kbit(r);
+}
+
+// Each image has at least one token of text before it.
+std::uint64_t least_sequence(const ModelConfig& c, const Recipe& r) {
+  return sees_images(c) ? times(r.images, plus(c.vision.tokens, 1)) : 1;
 }
 
 bool takes_window_mask(const ModelConfig& c, const Recipe& r) {

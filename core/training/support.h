@@ -18,6 +18,9 @@ bool fp32_stream(const Recipe& recipe);
 // Some token does not see the first one, and the stack says so with a mask.
 bool takes_window_mask(const ModelConfig& config, const Recipe& recipe);
 
+// The shortest sequence that has room for its images; 1 without any.
+std::uint64_t least_sequence(const ModelConfig& config, const Recipe& recipe);
+
 // The first reason why `recipe` cannot be computed for `config`, or nullopt. where: key; read: its value; expected:
 // reason id.
 std::optional<Problem> unsupported(const ModelConfig& config, const Recipe& recipe);

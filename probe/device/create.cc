@@ -5,6 +5,7 @@
 #include "probe/device/memory.h"
 #include "probe/initial_values.h"
 #include "probe/math/alibi.h"
+#include "probe/math/images.h"
 #include "probe/math/relative_bucket.h"
 #include "probe/math/rotary.h"
 #include "probe/math/sinusoids.h"
@@ -41,8 +42,9 @@ std::uint64_t first_input(const Call& call) {
 
 struct Token {
   std::uint64_t seed, vocab;
+  math::ImageTokens images;
   LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const {
-    return static_cast<double>(splitmix64(seed + i) % vocab);
+    return static_cast<double>(images(i, splitmix64(seed + i), vocab));
   }
 };
 
@@ -53,17 +55,6 @@ struct Index {
 struct Diagonal {
   std::uint64_t columns;
   LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return i / columns == i % columns ? 1.0 : 0.0; }
-};
-
-struct Causal {
-  std::uint64_t keys, queries, before;
-  std::int64_t reach;  // a window, or chunks of this size where below 0
-  LEDGER_DEVICE_ONLY float operator()(std::uint64_t i) const {
-    const std::uint64_t key = i % keys, query = i / keys % queries + before;
-    const auto size = static_cast<std::uint64_t>(reach < 0 ? -reach : reach);
-    const bool near = reach == 0 || (reach > 0 ? key + size > query : key / size == query / size);
-    return key <= query && near ? 1.0f : 0.0f;
-  }
 };
 
 }  // namespace
@@ -110,7 +101,9 @@ void load_tokens(Call& call) {
     call.error = "the trace states no vocabulary";
     return;
   }
-  generate<double>(call, call.out[0], Token{first_input(call), call.trace.vocab_size});
+  generate<double>(
+      call, call.out[0],
+      Token{first_input(call), call.trace.vocab_size, math::ImageTokens(call.attr, call.out[0].last_size())});
 }
 
 void load_values(Call& call) {
@@ -140,9 +133,10 @@ void fill(Call& call) {
 
 void causal_mask(Call& call) {
   const Operand& out = call.out[0];
+  const math::Places blocks = call.in.empty() ? math::Places() : math::Places(call.in[0]);
   generate<float>(call, out,
-                  Causal{out.sizes[out.rank - 1u], out.sizes[out.rank - 2u], static_cast<std::uint64_t>(call.attr.i[0]),
-                         call.attr.i[1]});
+                  math::Seen{out.sizes[out.rank - 1u], out.sizes[out.rank - 2u],
+                             static_cast<std::uint64_t>(call.attr.i[0]), call.attr.i[1], blocks});
 }
 
 void nothing(Call&) {}

@@ -229,7 +229,8 @@ struct OfInteger {
 
   LEDGER_DEVICE_ONLY double value(std::int64_t x) const {
     if (op == OpKind::floor_divide) return static_cast<double>(x / operand);  // places: never negative
-    return (op == OpKind::at_least ? x >= operand : x != operand) ? 1.0 : 0.0;
+    if (op == OpKind::at_least) return x >= operand ? 1.0 : 0.0;
+    return (x == operand) == (op == OpKind::equal) ? 1.0 : 0.0;
   }
   LEDGER_DEVICE_ONLY void operator()(std::uint64_t strip) const {
     const auto p = strips.place(strip);

@@ -56,6 +56,15 @@ void cut_positions(Call& call);
 void copy_to_host(Call& call);
 void copy_from_host(Call& call);
 
+// image.cc
+void convolution(Call& call);
+void convolution_backward(Call& call);
+void masked_scatter(Call& call);
+void masked_select(Call& call);
+void avg_pool(Call& call);
+void avg_pool_backward(Call& call);
+void image_blocks(Call& call);
+
 // routing.cc
 void topk(Call& call);
 void topk_backward(Call& call);

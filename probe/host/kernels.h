@@ -90,6 +90,15 @@ void swiglu_backward(KernelCall& call);
 // kernels_dropout.cc
 void dropout(KernelCall& call);
 
+// kernels_image.cc
+void convolution(KernelCall& call);
+void convolution_backward(KernelCall& call);
+void masked_scatter(KernelCall& call);
+void masked_select(KernelCall& call);
+void avg_pool(KernelCall& call);
+void avg_pool_backward(KernelCall& call);
+void image_blocks(KernelCall& call);
+
 // kernels_mask.cc
 void causal_mask(KernelCall& call);
 void additive_mask(KernelCall& call);

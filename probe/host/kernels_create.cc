@@ -3,6 +3,7 @@
 #include "probe/host/strided_loop.h"
 #include "probe/initial_values.h"
 #include "probe/math/alibi.h"
+#include "probe/math/images.h"
 #include "probe/math/relative_bucket.h"
 #include "probe/math/rotary.h"
 #include "probe/math/sinusoids.h"
@@ -56,7 +57,9 @@ void load_tokens(KernelCall& call) {
     return;
   }
   const std::uint64_t first = call.seed + call.rank() * call.out[0].numel();  // each rank has its part of the batch
-  generate<double>(call.out[0], [&](std::uint64_t i) { return static_cast<double>(splitmix64(first + i) % vocab); });
+  const math::ImageTokens images(call.attr, call.out[0].last_size());
+  generate<double>(call.out[0],
+                   [&](std::uint64_t i) { return static_cast<double>(images(i, splitmix64(first + i), vocab)); });
 }
 
 void load_values(KernelCall& call) {

@@ -42,14 +42,15 @@ void add_row(const HostView& to, const HostView& from) {
 
 }  // namespace
 
-void not_equal(KernelCall& call) {
+void not_equal(KernelCall& call) {  // and equal
   const HostView &out = call.out[0], &in = call.in[0];
+  const bool wanted = call.run.op == OpKind::equal;
   const StridedLoop<2> loop(out, {out, in});
   loop.for_each_row([&](auto at, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i, at[0] += loop.steps[0][0], at[1] += loop.steps[0][1]) {
       std::int64_t value = 0;
       std::memcpy(&value, at[1], sizeof value);
-      store_one(at[0], value != call.attr.i[0] ? 1.0 : 0.0, out.dtype);
+      store_one(at[0], (value == call.attr.i[0]) == wanted ? 1.0 : 0.0, out.dtype);
     }
   });
 }

@@ -4,6 +4,7 @@
 #include "core/base/number_format.h"
 #include "probe/host/kernels.h"
 #include "probe/host/strided_loop.h"
+#include "probe/math/images.h"
 
 namespace ledger::host {
 double lowest_finite(DType dtype) {
@@ -22,14 +23,8 @@ double lowest_finite(DType dtype) {
 void causal_mask(KernelCall& call) {
   const HostView& out = call.out[0];
   const std::uint64_t keys = out.sizes[out.rank - 1u], queries = out.sizes[out.rank - 2u];
-  const auto before = static_cast<std::uint64_t>(call.attr.i[0]);
-  const std::int64_t reach = call.attr.i[1];
-  const auto size = static_cast<std::uint64_t>(reach < 0 ? -reach : reach);
-  generate<float>(out, [&](std::uint64_t i) {
-    const std::uint64_t key = i % keys, query = i / keys % queries + before;
-    const bool near = reach == 0 || (reach > 0 ? key + size > query : key / size == query / size);
-    return key <= query && near ? 1.0f : 0.0f;
-  });
+  const math::Places blocks = call.in.empty() ? math::Places() : math::Places(call.in[0]);
+  generate<float>(out, math::Seen{keys, queries, static_cast<std::uint64_t>(call.attr.i[0]), call.attr.i[1], blocks});
 }
 
 void additive_mask(KernelCall& call) {

@@ -207,7 +207,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"integer_for_model_type", R"({"model_type":7})", wrong_type_of("model_type", "7", "string")},
         {"integer_for_activation", llama(R"("hidden_act":1)"), wrong_type_of("hidden_act", "1", "string")},
         {"other_activation", llama(R"("hidden_act":"mish")"),
-         "not_one_of where=hidden_act read=\"mish\" expected=silu|gelu|gelu_pytorch_tanh|gelu_new|relu nearest="},
+         "not_one_of where=hidden_act read=\"mish\" expected=silu|gelu|gelu_pytorch_tanh|gelu_new|relu|quick_gelu "
+         "nearest="},
         {"hidden_size_not_divisible", llama(R"("hidden_size":66)"),
          "inconsistent_config where=hidden_size,num_attention_heads read=66,4 expected=multiple nearest="},
         {"heads_not_divisible", llama(R"("num_key_value_heads":3)"),

@@ -90,6 +90,7 @@ TEST_P(TracedFamilies, TakeMoreMemoryForMoreTokens) {
     return replay(traced(recipe), {}).peak_tensor_bytes;
   };
   EXPECT_GT(peak(4, 12), peak(2, 12));
+  if (config().architecture == Architecture::vit) return;  // its tokens are its images'
   EXPECT_GT(peak(2, 24), peak(2, 12));
 }
 
@@ -107,7 +108,7 @@ TEST_P(TracedFamilies, AreReadBackFromTheirReport) {
 }
 
 TEST(UntracedFamilies, AreCountedAndRefusedByName) {
-  for (const char* type : {"vit", "llava", "qwen2_vl"}) {
+  for (const char* type : {"llama4", "qwen2_vl"}) {
     const Result<ModelConfig> config = read_model_config(R"({"model_type":")" + std::string(type) + "\"}");
     ASSERT_EQ(outcome(config), "ok") << type;
     EXPECT_GT(parameter_count(config.value()), 0u) << type;

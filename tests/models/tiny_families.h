@@ -89,6 +89,25 @@ inline constexpr TinyFamily kFamilies[] = {
     {"t5", R"("model_type":"t5","d_kv":8,"relative_attention_num_buckets":8,"relative_attention_max_distance":10)"},
     {"t5_gated", R"("model_type":"t5","d_kv":6,"feed_forward_proj":"gated-gelu","num_decoder_layers":1,)"
                  R"("tie_word_embeddings":false,"dropout_rate":0.0)"},
+    {"vit", R"("model_type":"vit","image_size":12,"patch_size":4,"num_labels":5)"},
+    {"vit_quick", R"("model_type":"vit","image_size":13,"patch_size":4,"num_labels":3,"qkv_bias":false,)"
+                  R"("hidden_act":"quick_gelu","hidden_dropout_prob":0.1,"num_channels":1)"},
+    {"llava", R"("model_type":"llava","image_token_index":7,"text_config":{"model_type":"llama","hidden_size":32,)"
+              R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":48,)"
+              R"("vocab_size":61},"vision_config":{"model_type":"clip_vision_model","hidden_size":24,)"
+              R"("intermediate_size":40,"num_hidden_layers":3,"num_attention_heads":2,"image_size":8,"patch_size":4})"},
+    {"llava_of_siglip_and_mistral",
+     R"("model_type":"llava","image_token_index":7,"vision_feature_layer":-1,"vision_feature_select_strategy":"full",)"
+     R"("multimodal_projector_bias":false,"text_config":{"model_type":"mistral","hidden_size":32,"sliding_window":5,)"
+     R"("num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":48,)"
+     R"("vocab_size":61},"vision_config":{"model_type":"siglip_vision_model","hidden_size":24,"vision_use_head":false,)"
+     R"("intermediate_size":40,"num_hidden_layers":2,"num_attention_heads":2,"image_size":8,"patch_size":4})"},
+    {"gemma3", R"("model_type":"gemma3","image_token_index":7,"mm_tokens_per_image":4,"text_config":{"hidden_size":32,)"
+               R"("model_type":"gemma3_text","num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":1,)"
+               R"("head_dim":16,"intermediate_size":48,"vocab_size":61,"sliding_window":5,)"
+               R"("sliding_window_pattern":2},"vision_config":{"model_type":"siglip_vision_model","hidden_size":24,)"
+               R"("intermediate_size":40,"num_hidden_layers":2,"num_attention_heads":2,"image_size":16,)"
+               R"("patch_size":4,"vision_use_head":false})"},
     {"gpt2", R"("model_type":"gpt2","attn_pdrop":0.0,"resid_pdrop":0.2,"embd_pdrop":0.1)"},
 };
 

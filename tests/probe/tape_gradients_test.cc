@@ -107,6 +107,12 @@ Tensor normed_heads(const Material& m) {
   return cat_all(normed, 1, kHeads);
 }
 
+// Images [2,2,4,6] through eight filters of 2 by 2.
+Tensor patches(const Material& m, const Tensor& bias) {
+  const Tensor pixels = to(arange(m.x.tape(), {96}), DType::f64) * 0.02;
+  return convolution(reshape(pixels, {kB, {2}, {4}, {6}}), reshape(m.matrix, {kH, {2}, {2}, {2}}), bias);
+}
+
 const Program kPrograms[] = {
     {"add", [](const Material& m) { return m.x + m.y; }},
     {"add_to_itself", [](const Material& m) { return m.x + m.x; }},
@@ -313,6 +319,19 @@ const Program kPrograms[] = {
        const Tensor mask = make_mask(Attention::eager, m.x.tape(), {.s = kS, .keys = kS}, DType::f64);
        return attend_with_sinks(q, k, v, mask, slice(m.vector, 0, 0, kHeads), {}).output;
      }},
+    {"convolution", [](const Material& m) { return patches(m, m.vector); }},
+    {"convolution_of_patches_in_a_row",
+     [](const Material& m) {
+       const Tensor features = reshape(patches(m, Tensor()), {kB, kH, {6}});
+       return cat(m.column, transpose(slice(features, 1, 0, kOne), 1, 2), 1);
+     }},
+    {"masked_scatter",
+     [](const Material& m) {
+       const Tensor mask = reshape(at_least(arange(m.x.tape(), {10}), 4), {kB, kS, kOne});
+       return masked_scatter(m.x * m.vector, mask, slice(token_rows(m.y * m.y), 0, 0, {6}));
+     }},
+    {"avg_pool", [](const Material& m) { return avg_pool(reshape(product(m), {kB, {2}, {4}, kS}), 2); }},
+    {"join_images", [](const Material& m) { return join_images(m.x * m.y) * m.vector; }},
     {"grouped_mm", [](const Material& m) { return grouped(m, 6, {2}); }},
     {"grouped_mm_with_empty_groups", [](const Material& m) { return grouped(m, 20, {4}); }},
     {"add_rms_norm",

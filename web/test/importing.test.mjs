@@ -54,7 +54,8 @@ const FACTORY = 'model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nstage:
 
 test('LLaMA-Factory: its defaults are LoRA of rank 8 with reentrant checkpointing; what it trains is fp32 unless told otherwise', () => {
   const lora = readConfiguration(FACTORY).recipe;
-  assert.deepEqual(lora, { method: 'lora', rank: 8, seq: 1024, batch: 1, grad_accum: 8, checkpointing: 'full-reentrant', prepare_kbit: false, precision: 'bf16', autocast: true });
+  assert.deepEqual(lora, { method: 'lora', rank: 8, seq: 1024, batch: 1, grad_accum: 8, checkpointing: 'full-reentrant', prepare_kbit: false, precision: 'bf16', autocast: true, freeze_vision_tower: true });
+  assert.equal(readConfiguration(`${FACTORY}freeze_vision_tower: false\n`).recipe.freeze_vision_tower, false);
   const full = readConfiguration(`${FACTORY}finetuning_type: full\ndisable_gradient_checkpointing: true\n`).recipe;
   assert.deepEqual([full.method, full.precision, full.autocast, full.checkpointing], ['full', 'amp-bf16', undefined, 'none']);
   const pure = readConfiguration(`${FACTORY}finetuning_type: full\npure_bf16: true\n`).recipe;

@@ -65,6 +65,7 @@ class Maker {
   void reductions();
   void rows();
   void moving();
+  void images();
   void indexing();
   void products();
   void attention();
@@ -578,6 +579,45 @@ void Maker::routing() {
   add("", OpKind::histc, {numbers}, {like(random(DType::i32, {experts}, 0, 1), DType::i32)});
 }
 
+void Maker::images() {
+  const auto fresh = [&](DType dtype, const Sizes& sizes) { return like(random(dtype, sizes, 0, 1), dtype); };
+  TestTensor mask = random(DType::boolean, {3, 10, 1}, 0, 1);
+  for (std::uint64_t i = 0; i < mask.numel(); ++i)
+    mask.memory[i] = i % 3 == 1 || i > 24 ? 1 : 0;
+  const auto held = static_cast<std::uint64_t>(std::count(mask.memory.begin(), mask.memory.end(), 1.0));
+  for (const DType dtype : kFloats) {
+    for (int layout = 0; layout < kLayouts; ++layout) {
+      const TestTensor pixels = random(dtype, {2, 3, 9, 13}, -1, 1, layout), filters = random(dtype, {37, 3, 4, 4});
+      const TestTensor gradient = random(dtype, {2, 37, 2, 3}, -1, 1, layout);
+      add(title(dtype, layout), OpKind::convolution, {pixels, filters}, {fresh(dtype, {2, 37, 2, 3})});
+      add("bias " + title(dtype, layout), OpKind::convolution, {pixels, filters, random(dtype, {37})},
+          {fresh(dtype, {2, 37, 2, 3})});
+      add(title(dtype, layout), OpKind::convolution_backward, {gradient, pixels, filters},
+          {fresh(dtype, {37, 3, 4, 4}), fresh(dtype, {37})});
+      const TestTensor words = random(dtype, {3, 10, 33}, -1, 1, layout),
+                       seen = random(dtype, {held, 33}, -1, 1, layout);
+      add(title(dtype, layout), OpKind::masked_scatter, {words, mask, seen}, {fresh(dtype, {3, 10, 33})});
+      add(title(dtype, layout), OpKind::masked_select, {words, mask}, {fresh(dtype, {held, 33})});
+      const TestTensor squares = random(dtype, {2, 5, 9, 7}, -1, 1, layout),
+                       means = random(dtype, {2, 5, 3, 2}, -1, 1, layout);
+      add(title(dtype, layout), OpKind::avg_pool, {squares}, {fresh(dtype, {2, 5, 3, 2})}, {0, {3, 0}});
+      add(title(dtype, layout), OpKind::avg_pool_backward, {means}, {fresh(dtype, {2, 5, 9, 7})}, {0, {3, 0}});
+    }
+  }
+  const TestTensor numbers = ids({3, 10}, 3);
+  add("", OpKind::equal, {numbers}, {like(numbers, DType::boolean)}, {0, {2, 0}});
+  TestTensor flags = mask;
+  flags.sizes = {3, 10};
+  flags.strides = {10, 1};
+  add("", OpKind::image_blocks, {flags}, {fresh(DType::i64, {3, 10})});
+  for (const std::int64_t window : {0, 3})
+    add("blocks", OpKind::causal_mask, {numbers}, {fresh(DType::boolean, {3, 1, 10, 10})}, {0, {0, window}});
+  Trace trace;
+  trace.vocab_size = 11;
+  add("images", OpKind::load_tokens, {}, {like(ids({2, 30}, 2), DType::i64)}, {0, {(std::int64_t{2} << 32) + 7, 5}})
+      .trace = trace;
+}
+
 void Maker::quantisation() {
   Trace trace;
   Parameter matrix;
@@ -652,6 +692,7 @@ std::vector<OpCase> all_cases(std::uint32_t seed) {
   maker.fused();
   maker.optimizers();
   maker.routing();
+  maker.images();
   maker.quantisation();
   maker.collectives();
   return std::move(maker.cases);

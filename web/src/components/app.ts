@@ -6,7 +6,7 @@ import { CoreFailure, loadCore, loadFirst } from '../core/loader.js';
 import { problem, type Problem, type Report } from '../core/types.js';
 import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { refusedValues, type Refused } from '../state/availability.js';
-import { configText, FIRST_REQUEST, isPlain, type Lang } from '../state/request.js';
+import { configText, FIRST_REQUEST, isPlain, seesImages, type Lang } from '../state/request.js';
 import { modelName } from './model_name.js';
 import { SINGLE, SITE } from '../core/site.js';
 import { loadView } from '../core/views.js';
@@ -244,7 +244,7 @@ export class MemoryLedger extends LitElement {
 
   private form({ core, request, defaults, answer, canUndo }: Session, i18n: I18n): TemplateResult {
     return html`<ml-recipe-form .i18n=${i18n} .catalogue=${core.catalogue} .recipe=${request.recipe} .defaults=${defaults}
-      .plain=${isPlain(request.model)} .problem=${answer.ok ? undefined : answer.problem} .refused=${this.refused} .canUndo=${canUndo}></ml-recipe-form>`;
+      .plain=${isPlain(request.model)} .images=${seesImages(request.model)} .problem=${answer.ok ? undefined : answer.problem} .refused=${this.refused} .canUndo=${canUndo}></ml-recipe-form>`;
   }
 
   private answerAndBelow(session: Session, i18n: I18n): TemplateResult {

@@ -42,6 +42,7 @@ export class RecipeForm extends LedgerElement {
   @property({ attribute: false }) defaults!: Defaults;
   @property({ attribute: false }) problem: Problem | undefined;
   @property({ attribute: false }) plain = false; // the model is a stack of plain layers
+  @property({ attribute: false }) images = false; // the model sees images
   @property({ attribute: false }) refused: Refused = new Map();
   @property({ attribute: false }) canUndo = false;
   @state() private invalid: ReadonlySet<string> = new Set();
@@ -89,7 +90,7 @@ export class RecipeForm extends LedgerElement {
   // What the recipe makes use of, and what a problem names, so that it can be mended.
   private keys(group: Group): RecipeKey[] {
     const recipe = { ...this.defaults, ...this.recipe };
-    return keysOf(group, this.catalogue.recipe_keys).filter((key) => isUsed(key.name, recipe, this.plain) || this.named(key));
+    return keysOf(group, this.catalogue.recipe_keys).filter((key) => isUsed(key.name, recipe, this.plain, this.images) || this.named(key));
   }
 
   private folded(group: 'more' | 'gpus'): TemplateResult {

@@ -76,6 +76,8 @@ export const en = {
   'key.compile': 'torch.compile',
   'key.float8': 'float8 products',
   'key.keep_outputs': 'Outputs kept alive',
+  'key.images': 'Images in a sequence',
+  'key.freeze_vision_tower': 'Vision tower frozen',
   'key.rank': 'Adapter rank',
   'key.targets': 'Adapter targets',
   'key.lora_dropout': 'LoRA dropout',

@@ -16,6 +16,8 @@ export const helpEn = {
   compile: 'torch.compile fuses operators, so that fewer tensors are kept.',
   float8: 'Decoder layers multiply in float8 (torchao): faster; compiled, they keep as much as in 16 bits.',
   keep_outputs: 'The loop holds the model’s outputs, logits among them, through backward.',
+  images: 'Images in each sequence; their tokens count within its length.',
+  freeze_vision_tower: 'No gradients, optimizer states or adapters in the tower.',
   rank: 'Width of the adapters: parameters and saved products grow with it.',
   targets: 'Which linear layers get an adapter: all-linear, or names with commas.',
   lora_dropout: 'Above 0, each adapted layer keeps a mask and its own dropped input.',

@@ -18,6 +18,8 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   compile: 'torch.compile 融合算子，从而少保留张量。',
   float8: '解码层以 float8（torchao）做矩阵乘：更快；编译后保留的与 16 位一样多。',
   keep_outputs: '训练循环在反向期间仍持有模型输出（含 logits）。',
+  images: '每个序列中的图像；其 token 计入序列长度。',
+  freeze_vision_tower: '视觉塔没有梯度、优化器状态和适配器。',
   rank: '适配器的宽度：参数与保存的中间结果随之增长。',
   targets: '哪些线性层加适配器：all-linear，或用逗号分隔的名称。',
   lora_dropout: '大于 0 时，每个适配层都保留掩码和各自的输入副本。',

@@ -58,7 +58,7 @@ export const LLAMA_FACTORY: Format = {
   whole: true,
   is: (file) => 'model_name_or_path' in file && ['finetuning_type', 'stage', 'template', 'cutoff_len'].some((key) => key in file),
   base: (file) => ({
-    method: 'lora', rank: 8, seq: 2048, batch: 8, checkpointing: 'full-reentrant', prepare_kbit: false, precision: text(file['finetuning_type']) === 'full' ? 'fp32' : 'bf16',
+    method: 'lora', rank: 8, seq: 2048, batch: 8, checkpointing: 'full-reentrant', prepare_kbit: false, precision: text(file['finetuning_type']) === 'full' ? 'fp32' : 'bf16', freeze_vision_tower: true,
   }),
   model: (file) => text(file['model_name_or_path']),
   modelKeys: ['model_name_or_path'],
@@ -77,9 +77,10 @@ export const LLAMA_FACTORY: Format = {
     { key: 'use_reentrant_gc', says: (value) => ({ checkpointing: isOn(value) ? 'full-reentrant' : 'full' }) },
     flag('use_unsloth_gc', { checkpointing: 'offload' }), flag('disable_gradient_checkpointing', { checkpointing: 'none' }),
     choice('flash_attn', { auto: { attention: 'sdpa' }, sdpa: { attention: 'sdpa' }, disabled: { attention: 'eager' }, fa2: { attention: 'flash' } }),
+    flag('freeze_vision_tower', { freeze_vision_tower: true }, { freeze_vision_tower: false }),
     choice('optim', HF_OPTIMIZERS), flag('enable_liger_kernel', { loss: 'fused_linear' }), flag('torch_compile', { compile: true }),
     ...['additional_target', 'use_galore', 'use_apollo', 'use_badam', 'use_adam_mini', 'use_muon', 'use_unsloth', 'shift_attn', 'mixture_of_depths', 'upcast_layernorm', 'upcast_lmhead_output', 'fp8',
-      'use_llama_pro', 'deepspeed', 'fsdp', 'freeze_trainable_layers'].map((key) => notModelled(key)),
+      'use_llama_pro', 'deepspeed', 'fsdp', 'freeze_trainable_layers', 'freeze_multi_modal_projector'].map((key) => notModelled(key)),
   ],
 };
 

@@ -9,12 +9,13 @@ const ADAPTER = ['rank', 'adapter_dtype', 'targets', 'lora_dropout', 'dora'];
 const FOUR_BIT = ['double_quant', 'prepare_kbit'];
 const GENERATING = ['new_tokens', 'weights', 'kv_cache', 'prefill_logits', 'no_grad'];
 const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'decoder_seq', 'grad_accum', 'keep_outputs', 'offload', 'compile', 'float8'];
-const MORE = ['task', 'stack', 'decoder_seq', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'float8', 'keep_outputs'];
+const MORE = ['task', 'stack', 'decoder_seq', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'float8', 'keep_outputs', 'images', 'freeze_vision_tower'];
 const GPUS = [
   'dp', 'tp', 'pp', 'cp', 'ep', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
   'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter',
   'prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size',
 ];
+const IMAGES = ['images', 'freeze_vision_tower'];
 const DEEPSPEED = ['reduce_bucket_size', 'overlap_comm', 'reduce_scatter'];
 const ZERO_3 = ['prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size'];
 const DECODER = ['task', ...GENERATING, 'method', 'seq', 'decoder_seq', 'checkpointing', 'attention', 'loss', 'autocast', ...ADAPTER, ...FOUR_BIT];
@@ -34,9 +35,10 @@ export function keysOf(group: Group, keys: readonly RecipeKey[]): RecipeKey[] {
 }
 
 // Adapters have their keys under LoRA and QLoRA alone, 4-bit weights under QLoRA, decoders what plain stacks have not,
-// DeepSpeed's buffers under ZeRO;
+// DeepSpeed's buffers under ZeRO, images where the model sees any;
 // generating has keys of its own and none that only training reads.
-export function isUsed(name: string, recipe: Recipe, plain: boolean): boolean {
+export function isUsed(name: string, recipe: Recipe, plain: boolean, images = false): boolean {
+  if (IMAGES.includes(name)) return images;
   if (plain && DECODER.includes(name)) return false;
   if (!plain && recipe['task'] === 'generate') {
     if (name === 'double_quant') return recipe['weights'] === 'nf4';
@@ -51,6 +53,6 @@ export function isUsed(name: string, recipe: Recipe, plain: boolean): boolean {
 }
 
 // The recipe without what it makes no use of: nothing out of sight stands in the way, or in the link.
-export function withoutUnused(recipe: Recipe, plain: boolean): Recipe {
-  return Object.fromEntries(Object.entries(recipe).filter(([name]) => isUsed(name, recipe, plain)));
+export function withoutUnused(recipe: Recipe, plain: boolean, images = false): Recipe {
+  return Object.fromEntries(Object.entries(recipe).filter(([name]) => isUsed(name, recipe, plain, images)));
 }

@@ -44,6 +44,11 @@ export function isPlain(model: ModelChoice): boolean {
   return /"layers"\s*:/.test(configText(model));
 }
 
+// A model that sees images.
+export function seesImages(model: ModelChoice): boolean {
+  return /"vision_config"\s*:|"patch_size"\s*:/.test(configText(model));
+}
+
 export type Defaults = Recipe;
 
 export function sameValue(a: RecipeValue | undefined, b: RecipeValue | undefined): boolean {

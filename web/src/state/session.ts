@@ -14,7 +14,7 @@ import { fetchConfig, hubId } from './hub.js';
 import { knownModel } from './model_search.js';
 import { findPreset } from './presets.js';
 import { importable, looksLikeError, looksLikeSnapshot, recognise } from './recognise.js';
-import { configText, FIRST_REQUEST, isPlain, withRecipe, wrongKind, type Defaults, type Lang, type ModelChoice, type Request } from './request.js';
+import { configText, FIRST_REQUEST, isPlain, seesImages, withRecipe, wrongKind, type Defaults, type Lang, type ModelChoice, type Request } from './request.js';
 import { begin, type Scenario } from './scenarios.js';
 
 export type Said =
@@ -246,7 +246,7 @@ export class Session {
 
   private setTidy(request: Request, patch: Recipe): void {
     const next = withRecipe(request, patch, this.defaults);
-    this.set({ ...next, recipe: withoutUnused(next.recipe, isPlain(next.model)) });
+    this.set({ ...next, recipe: withoutUnused(next.recipe, isPlain(next.model), seesImages(next.model)) });
   }
 
   private set(request: Request): void {
