@@ -103,9 +103,10 @@ Adapter ModuleBuilder::adapter(const std::string& path, Dim in, Dim out, Dim ran
   return adapter;
 }
 
-Embedding Embedding::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim count, Dim size) {
+Embedding Embedding::make(ModuleBuilder& builder, const std::string& path, const char* name, Dim count, Dim size,
+                          Parameter::Role role) {
   const Tape::Scope scope(builder.tape(), name);
-  return {name, builder.parameter(path + name, {count, size}, Parameter::Role::matrix)};
+  return {name, builder.parameter(path + name, {count, size}, role)};
 }
 
 Tensor Embedding::forward(const Tensor& ids) const {

@@ -122,7 +122,8 @@ struct Embedding {
   const char* name = "";
   Tensor weight;
 
-  static Embedding make(ModuleBuilder& builder, const std::string& path, const char* name, Dim count, Dim size);
+  static Embedding make(ModuleBuilder& builder, const std::string& path, const char* name, Dim count, Dim size,
+                        Parameter::Role role = Parameter::Role::embedding);
   Tensor forward(const Tensor& ids) const;  // [b, s] -> [b, s, h]
 };
 

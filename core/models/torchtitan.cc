@@ -50,7 +50,8 @@ TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, cons
   ModuleBuilder builder(tape, options.weights, options.linears, options.units);
   tape.trace().rope = config.rope;
   builder.open(kEmbeddingUnit);
-  tok_embeddings_ = Embedding::make(builder, "", names_.embed, dims_.V, dims_.h);
+  // A matrix like others to its optimizers: it is transformers' Trainer that tells 8-bit ones of embeddings.
+  tok_embeddings_ = Embedding::make(builder, "", names_.embed, dims_.V, dims_.h, Parameter::Role::matrix);
   {
     const Tape::Scope scope(tape, "layers.*");
     for (std::size_t i = 0; i < config.num_hidden_layers; ++i) {

@@ -83,7 +83,8 @@ TorchtuneDecoder::TorchtuneDecoder(Tape& tape, const ModelConfig& config, const 
   ModuleBuilder builder(tape, options.weights, options.linears);
   tape.trace().rope = config.rope;
   make_rope_cache(tape);
-  tok_embeddings_ = Embedding::make(builder, "", names_.embed, dims_.V, dims_.h);
+  // A matrix like others to its optimizers: it is transformers' Trainer that tells 8-bit ones of embeddings.
+  tok_embeddings_ = Embedding::make(builder, "", names_.embed, dims_.V, dims_.h, Parameter::Role::matrix);
   {
     const Tape::Scope scope(tape, "layers.*");
     for (std::size_t i = 0; i < config.num_hidden_layers; ++i)

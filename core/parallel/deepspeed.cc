@@ -40,8 +40,7 @@ std::vector<std::vector<std::size_t>> parameter_groups(const std::vector<Tensor>
   std::vector<std::vector<std::size_t>> groups(2);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const TensorImpl& impl = *parameters[i].impl();
-    const bool decays =
-        impl.tape->trace().parameters[static_cast<std::size_t>(impl.parameter)].role == Parameter::Role::matrix;
+    const bool decays = impl.tape->trace().parameters[static_cast<std::size_t>(impl.parameter)].decays();
     groups[decays ? 0 : 1].push_back(i);
   }
   std::erase_if(groups, [](const std::vector<std::size_t>& group) { return group.empty(); });  // engine.py

@@ -101,7 +101,8 @@ struct Parameter {
   std::string name;  // "model.layers.0.self_attn.q_proj.weight"
   StorageId storage = 0;
   StorageId gradient = 0;  // latest storage of its .grad; kNoStorage when it never had one
-  enum class Role : std::uint8_t { matrix, bias, norm } role = Role::matrix;
+  enum class Role : std::uint8_t { matrix, embedding, bias, norm } role = Role::matrix;
+  bool decays() const { return role == Role::matrix || role == Role::embedding; }  // neither a bias nor a norm's
   bool trainable = true;
   std::uint64_t elements = 0;  // of the whole parameter, of which the storage may be a shard; 0: as many as it has
   // What this rank holds of it: so many elements from `first` on, which stand in the storage from `offset` on. None

@@ -25,12 +25,11 @@ Tensor flat(Tape& tape, const char* name, std::uint64_t count, DType dtype) {
   return state(tape, name, {{count, Sym::none}}, dtype);
 }
 
-// Trainer keeps 32 bits for every nn.Embedding: of tokens, and of CLIP's and SigLIP's positions.
+// Trainer keeps 32 bits for every nn.Embedding, of tokens, positions and kinds.
 bool is_embedding(Tape& tape, const Tensor& parameter) {
   const std::int32_t index = parameter.impl()->parameter;
   if (index < 0) return false;
-  const std::string& name = tape.trace().parameters[static_cast<std::size_t>(index)].name;
-  return name.find("embed_tokens") != std::string::npos || name.ends_with(".position_embedding.weight");
+  return tape.trace().parameters[static_cast<std::size_t>(index)].role == Parameter::Role::embedding;
 }
 
 // Makes its states at the first step and keeps them; what a step computes needs no memory.

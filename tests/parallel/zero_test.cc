@@ -159,7 +159,7 @@ TEST(Zero12, FlatWeightsArePaddedToTwiceTheRanksInEachGroup) {
   std::uint64_t with_decay = 0, without = 0;
   for (const Parameter& parameter : p.trace.parameters) {
     const std::uint64_t elements = parameter.elements;
-    (parameter.role == Parameter::Role::matrix ? with_decay : without) += elements;
+    (parameter.decays() ? with_decay : without) += elements;
   }
   const Bytes aligned = round_up(with_decay, 10) + round_up(without, 10);
   const ByName kept = alive(p.trace, "load");
@@ -198,7 +198,7 @@ TEST(Zero12, GradientsOfThePartitionAreKeptWhole) {
     std::uint64_t total = 0, offset = 0;
     for (const int pass : {0, 1}) {
       for (const Parameter& parameter : p.trace.parameters) {
-        if ((parameter.role == Parameter::Role::matrix) != matrices) continue;
+        if (parameter.decays() != matrices) continue;
         const std::uint64_t elements = parameter.elements;
         if (pass == 0) {
           total += elements;
@@ -273,7 +273,7 @@ TEST(Zero12, FlatGradientsAreThereIn16BitsAndIn32) {
   const Prediction p = predicted(zero("2", "4"));
   std::uint64_t with_decay = 0;
   for (const Parameter& parameter : p.trace.parameters) {
-    if (parameter.role == Parameter::Role::matrix) with_decay += parameter.elements;
+    if (parameter.decays()) with_decay += parameter.elements;
   }
   EXPECT_EQ(of(alive(p.trace, "step1.optimizer", true), "zero.fp32_gradients"), (2 + 4) * round_up(with_decay, 8) / 4);
 }

@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "core/config/model_config.h"
+#include "core/config/recipe.h"
+#include "core/training/step.h"
 #include "tests/trace/tape_tester.h"
 
 namespace ledger {
@@ -97,6 +102,21 @@ TEST(OptimizerStep, LeavesParametersWithoutGradientAlone) {
   make_optimizer(Optimizer::adamw_fused)->step(tape, parameters);
   EXPECT_EQ(runs(tape.trace(), OpKind::adamw), 1u);
   EXPECT_EQ(runs(tape.trace(), OpKind::mul_inplace), 1u);
+}
+
+// transformers trainer.py, register_module_override for every nn.Embedding: whatever a family calls it.
+TEST(OptimizerStep, EightBitStatesAreNotForEmbeddings) {
+  const auto config = read_model_config(
+      R"({"model_type":"gpt2","n_embd":64,"n_layer":1,"n_head":4,"vocab_size":1000,"n_positions":128})");
+  const auto recipe = read_recipe(R"({"optimizer":"adamw_8bit","seq":16})");
+  const Trace trace = trace_step(config.value(), recipe.value()).value();
+  std::map<std::uint64_t, int> in_32_bits;  // by elements
+  for (const StorageInfo& storage : trace.storages) {
+    if (storage.category == Category::optimizer_states && storage.dtype == DType::f32) ++in_32_bits[storage.bytes / 4];
+  }
+  EXPECT_EQ(in_32_bits[64 * 1000], 2) << "both moments of wte, which is the head, too";
+  EXPECT_EQ(in_32_bits[64 * 128], 2) << "of wpe";
+  EXPECT_EQ(in_32_bits[64 * 64], 0) << "attn.c_proj's are bytes";
 }
 
 TEST(OptimizerStep, ClippingNothingIsNoError) {
