@@ -20,7 +20,7 @@
 namespace ledger {
 namespace {
 
-const std::vector<Json>& cases() {
+const std::vector<Json>& golden_cases() {
   static const std::vector<Json> all = [] {
     std::vector<Json> list;
     for (const char* file : {"llama.json", "families.json", "lora.json"}) {
@@ -35,7 +35,7 @@ const std::vector<Json>& cases() {
 
 std::vector<std::string> case_ids() {
   std::vector<std::string> ids;
-  for (const Json& c : cases())
+  for (const Json& c : golden_cases())
     ids.emplace_back(*c.find("id")->as_string());
   return ids;
 }
@@ -43,7 +43,7 @@ std::vector<std::string> case_ids() {
 class Golden : public testing::TestWithParam<std::string> {
  protected:
   const Json& expected() const {
-    return *std::find_if(cases().begin(), cases().end(),
+    return *std::find_if(golden_cases().begin(), golden_cases().end(),
                          [](const Json& c) { return c.find("id")->as_string() == GetParam(); });
   }
 

@@ -11,7 +11,7 @@
 #include "core/memory/replay.h"
 #include "core/trace/fused_ops.h"
 #include "probe/host/run_host.h"
-#include "probe/initial_values.h"
+#include "tests/probe/slope.h"
 #include "tests/trace/tape_tester.h"
 #include "tiny_models.h"
 
@@ -120,52 +120,9 @@ TEST_P(Native, RecomputesToTheBit) {
   expect_same(recomputed, plain, 0, 0);
 }
 
-double direction(std::size_t parameter, std::size_t i) {
-  return centred_value(splitmix64(parameter) + i, 1);
-}
-
-// Moves each trainable parameter along its direction once it is loaded.
-class Moved : public HostExecutor {
- public:
-  Moved(const Trace& trace, HostStore& store, double step) : HostExecutor(trace, store), trace_(trace), step_(step) {}
-
-  void run(std::uint32_t index) override {
-    HostExecutor::run(index);
-    if (trace_.runs[index].op != OpKind::load_parameter) return;
-    const auto number = static_cast<std::size_t>(trace_.runs[index].attr.i[0]);
-    const Parameter& parameter = trace_.parameters[number];
-    if (!parameter.trainable) return;
-    std::vector<double> values = read(parameter.storage);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] += step_ * direction(number, i);
-    write(parameter.storage, values);
-  }
-
- private:
-  const Trace& trace_;
-  double step_;
-};
-
-double loss_at(const Trace& trace, double step) {
-  HostStore store;
-  Moved executor(trace, store, step);
-  replay(trace, {}, &executor, &store);
-  EXPECT_FALSE(executor.failure());
-  return executor.losses()[0];
-}
-
 TEST_P(Native, GradientsAreTheDerivativesOfTheLoss) {
   const Trace traced = trace(Stack::native, DType::f64);
-  const auto stated_gradients = gradients(run(traced));
-  double stated = 0;
-  for (std::size_t number = 0; number < traced.parameters.size(); ++number) {
-    const auto found = stated_gradients.find(traced.parameters[number].name);
-    if (found == stated_gradients.end()) continue;
-    for (std::size_t i = 0; i < found->second.size(); ++i)
-      stated += found->second[i] * direction(number, i);
-  }
-  constexpr double kStep = 1e-6;
-  const double measured = (loss_at(traced, kStep) - loss_at(traced, -kStep)) / (2 * kStep);
+  const double stated = stated_slope(traced, run(traced).gradients), measured = measured_slope(traced, 1e-6);
   EXPECT_NEAR(stated, measured, 1e-7 * std::fabs(measured) + 1e-9);
 }
 

@@ -10,6 +10,7 @@
 #include "core/trace/fused_ops.h"
 #include "core/trace/operators.h"
 #include "probe/host/run_host.h"
+#include "tests/probe/slope.h"
 
 namespace ledger {
 namespace {
@@ -445,40 +446,6 @@ class TapeGradients : public testing::TestWithParam<Program> {
 INSTANTIATE_TEST_SUITE_P(Programs, TapeGradients, testing::ValuesIn(kPrograms),
                          [](const auto& test) { return std::string(test.param.name); });
 
-double direction(std::size_t parameter, std::size_t i) {
-  return centred_value(splitmix64(parameter) + i, 1);
-}
-
-// Moves each trainable parameter along its direction once it is loaded.
-class Nudged : public HostExecutor {
- public:
-  Nudged(const Trace& trace, HostStore& store, double step) : HostExecutor(trace, store), trace_(trace), step_(step) {}
-
-  void run(std::uint32_t index) override {
-    HostExecutor::run(index);
-    if (trace_.runs[index].op != OpKind::load_parameter) return;
-    const auto number = static_cast<std::size_t>(trace_.runs[index].attr.i[0]);
-    const Parameter& parameter = trace_.parameters[number];
-    if (!parameter.trainable) return;
-    std::vector<double> values = read(parameter.storage);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] += step_ * direction(number, i);
-    write(parameter.storage, values);
-  }
-
- private:
-  const Trace& trace_;
-  double step_;
-};
-
-double loss_at(const Trace& trace, double step) {
-  HostStore store;
-  Nudged executor(trace, store, step);
-  replay(trace, {}, &executor, &store);
-  if (executor.failure()) ADD_FAILURE() << executor.failure()->what;
-  return executor.losses()[0];
-}
-
 TEST_P(TapeGradients, AreTheDerivativesOfTheForwardPass) {
   const Trace traced = trace();
   HostRunOptions options;
@@ -487,16 +454,7 @@ TEST_P(TapeGradients, AreTheDerivativesOfTheForwardPass) {
   const HostRun run = run_on_host(traced, {}, options);
   ASSERT_FALSE(run.failure) << run.failure->what;
   ASSERT_FALSE(run.gradients.empty());
-  double stated = 0;
-  for (std::size_t number = 0; number < traced.parameters.size(); ++number) {
-    for (const NamedTensor& gradient : run.gradients) {
-      if (gradient.name != traced.parameters[number].name) continue;
-      for (std::size_t i = 0; i < gradient.values.size(); ++i)
-        stated += gradient.values[i] * direction(number, i);
-    }
-  }
-  constexpr double kStep = 1e-5;
-  const double measured = (loss_at(traced, kStep) - loss_at(traced, -kStep)) / (2 * kStep);
+  const double stated = stated_slope(traced, run.gradients), measured = measured_slope(traced, 1e-5);
   EXPECT_NEAR(stated, measured, GetParam().tolerance * std::fabs(measured) + 1e-9);
 }
 

@@ -6,7 +6,7 @@
 namespace ledger {
 namespace {
 
-const Shape kSquare = {{4, Sym::none}, {4, Sym::none}};
+const Shape kWeights = {{4, Sym::none}, {4, Sym::none}};
 constexpr Bytes kTensor = 64;  // 4 x 4 x 4
 
 Tensor mlp(const Tensor& x, const Tensor& up, const Tensor& down) {
@@ -15,7 +15,7 @@ Tensor mlp(const Tensor& x, const Tensor& up, const Tensor& down) {
 
 class Checkpoint : public testing::Test {
  protected:
-  Checkpoint() : up(leaf(tape, kSquare)), down(leaf(tape, kSquare)), start(leaf(tape, kSquare)) {}
+  Checkpoint() : up(leaf(tape, kWeights)), down(leaf(tape, kWeights)), start(leaf(tape, kWeights)) {}
 
   Tensor block(const Tensor& x) {
     return tape.checkpoint([this, x] { return mlp(x, up, down); });
@@ -80,8 +80,8 @@ TEST_F(Checkpoint, IsAnOrdinaryCallWithoutGrad) {
 }
 
 TEST_F(Checkpoint, FrozenRegionsSaveAndRecomputeNothing) {
-  const Tensor frozen = leaf(tape, kSquare, false);
-  const Tensor x = leaf(tape, kSquare, false) * 1.0;
+  const Tensor frozen = leaf(tape, kWeights, false);
+  const Tensor x = leaf(tape, kWeights, false) * 1.0;
   const Tensor out = tape.checkpoint([x, frozen] { return silu(linear(x, frozen, Tensor())); });
   EXPECT_FALSE(out.requires_grad());
 }
@@ -91,7 +91,7 @@ TEST_F(Checkpoint, FrozenRegionsSaveAndRecomputeNothing) {
 TEST(CheckpointedLayers, AreRecomputedAndReleasedOneByOne) {
   const auto peak = [](int layers) {
     Tape tape;
-    const Tensor w = leaf(tape, kSquare, false), start = leaf(tape, kSquare);
+    const Tensor w = leaf(tape, kWeights, false), start = leaf(tape, kWeights);
     Tensor x = start;
     for (int i = 0; i < layers; ++i) {
       x = tape.checkpoint([x, w] { return silu(linear(silu(silu(x)), w, Tensor())); });
@@ -108,7 +108,7 @@ TEST(CheckpointedLayers, AreRecomputedAndReleasedOneByOne) {
 
 TEST(CheckpointedLayers, AnArgumentDiesWithItsRegionsBackward) {
   Tape tape;
-  const Tensor start = leaf(tape, kSquare);
+  const Tensor start = leaf(tape, kWeights);
   Tensor first = start * 1.0;
   const StorageId argument = id_of(first);
   Tensor second = tape.checkpoint([first] { return silu(first); });
@@ -131,7 +131,7 @@ TEST(CheckpointedLayers, AnArgumentDiesWithItsRegionsBackward) {
 
 TEST(CheckpointedLayers, RecomputationEntersAutocastAnew) {
   Tape tape;
-  const Tensor w = leaf(tape, kSquare), start = leaf(tape, kSquare);
+  const Tensor w = leaf(tape, kWeights), start = leaf(tape, kWeights);
   Tensor loss;
   {
     const Tape::Autocast autocast(tape, true);
@@ -149,7 +149,7 @@ TEST(CheckpointedLayers, RecomputationEntersAutocastAnew) {
 
 TEST(CheckpointedLayers, RecomputedTensorsCarryTheRegionsScopeAndLayer) {
   Tape tape;
-  const Tensor w = leaf(tape, kSquare), start = leaf(tape, kSquare);
+  const Tensor w = leaf(tape, kWeights), start = leaf(tape, kWeights);
   Tensor loss;
   {
     const Tape::Scope scope(tape, "layers.*");
