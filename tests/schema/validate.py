@@ -145,12 +145,12 @@ class Documents(unittest.TestCase):
         """A model whose step is not modelled: counted, refused, exit 2."""
         with tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / "config.json"
-            model.write_text(json.dumps({"model_type": "vit"}))
+            model.write_text(json.dumps({"model_type": "qwen2_vl"}))
             run = subprocess.run([BIN / "probe", "--model", model, "--dry-run", "--json", "-"], capture_output=True, text=True)
         self.assertEqual(run.returncode, 2)
         document = json.loads(run.stdout)
         self.valid("counted", document)
-        self.assertEqual(document["model"]["params"], 86567656)
+        self.assertEqual(document["model"]["params"], 73381962752)
         for key in document:
             self.assertTrue(list(validator("counted").iter_errors({k: v for k, v in document.items() if k != key})), key)
 
