@@ -174,6 +174,11 @@ RankChoice choose_rank(const Flags& flags, const Inputs& inputs) {
 int host_run(const Flags& flags, const Inputs& inputs) {
   const RankChoice choice = choose_rank(flags, inputs);
   if (!choice.error.empty()) return fail(kUsage, choice.error + ".");
+  if (flags.budget_s != 0 && choice.place.world > 1 && !choice.stand_in) {
+    return fail(kUsage,
+                "--budget is for one process: ranks would stop at different steps and wait for each other. Use --steps "
+                "or --timeout.");
+  }
   PredictOptions options;
   options.steps = flags.steps;
   options.operands = options.record_addresses = true;
@@ -181,11 +186,6 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
   const Prediction& p = prediction.value();
-  if (flags.budget_s != 0 && choice.place.world > 1 && !choice.stand_in) {
-    return fail(kUsage,
-                "--budget is for one process: ranks would stop at different steps and wait for each other. Use --steps "
-                "or --timeout.");
-  }
   if (const std::string why = not_for_the_host(p); !why.empty()) {
     return fail(kUsage, why + " Use --dry-run.");
   }

@@ -187,20 +187,8 @@ Tensor Bert::forward_layer(std::size_t index, const Tensor& hidden) const {
 Tensor Bert::run_layer(std::size_t index, const Tensor& hidden) {
   Tape& tape = hidden.tape();
   const Tape::Layer number(tape, static_cast<std::int32_t>(index));
-  const auto whole = [this, index, hidden] { return forward_layer(index, hidden); };
-  const auto alone = [this, index](const Tensor& input) { return forward_layer(index, input); };
-  switch (options_.checkpointing) {
-    case Checkpointing::none:
-      return forward_layer(index, hidden);
-    case Checkpointing::full:
-      return tape.checkpoint(whole);
-    case Checkpointing::selective:
-      return tape.checkpoint(whole, kComputeIntensive);
-    case Checkpointing::offload:
-      return tape.checkpoint_offloaded(alone, hidden);
-    default:
-      return tape.checkpoint_reentrant(alone, hidden);
-  }
+  return checkpointed(
+      options_.checkpointing, [this, index](const Tensor& input) { return forward_layer(index, input); }, hidden);
 }
 
 Tensor Bert::encode(const Tensor& ids) {

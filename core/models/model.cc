@@ -49,6 +49,23 @@ Tensor load_pixels(Tape& tape, const Shape& shape) {
   return pixels;
 }
 
+Tensor checkpointed(Checkpointing kind, const std::function<Tensor(const Tensor&)>& layer, const Tensor& hidden) {
+  Tape& tape = hidden.tape();
+  const auto whole = [layer, hidden] { return layer(hidden); };
+  switch (kind) {
+    case Checkpointing::none:
+      return layer(hidden);
+    case Checkpointing::full:
+      return tape.checkpoint(whole);
+    case Checkpointing::selective:
+      return tape.checkpoint(whole, kComputeIntensive);
+    case Checkpointing::offload:
+      return tape.checkpoint_offloaded(layer, hidden);
+    default:
+      return tape.checkpoint_reentrant(layer, hidden);
+  }
+}
+
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options) {
   for (const FamilyRow& row : kBuilders) {
     if (row.architecture == config.architecture && row.stack == options.stack) return row.build(tape, config, options);

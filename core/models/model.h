@@ -1,6 +1,7 @@
 // model.h - what the training step needs of a model: its parameters, and a forward pass that ends in the loss.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -81,6 +82,9 @@ std::unique_ptr<Model> build_torchtitan(Tape& tape, const ModelConfig& config,
                                         const ModelOptions& options);  // torchtitan.cc
 
 std::unique_ptr<Model> build_native(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // native.cc
+
+// A layer as `kind` has it computed: with its tensors kept, or made again in backward from `hidden`, whose layer it is.
+Tensor checkpointed(Checkpointing kind, const std::function<Tensor(const Tensor&)>& layer, const Tensor& hidden);
 
 // Token ids [b, s], as decoders' make_inputs() loads them; `attr` as ops.h says of load_tokens.
 Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name = "input_ids", Attr attr = {});

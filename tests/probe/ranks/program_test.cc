@@ -94,6 +94,13 @@ TEST_F(RanksOfTheProgram, WriteAFileEachWhereItsNameHasTheRank) {
     EXPECT_EQ(number(file("out-" + std::to_string(rank) + ".json"), "environment.world.rank"), rank);
 }
 
+TEST_F(RanksOfTheProgram, HaveNoBudgetOfTheirOwn) {
+  for (const Outcome& outcome : ranks(2, "--seq 6 --dp 2 --budget 60s")) {
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find("--budget is for one process"), std::string::npos) << outcome.err;
+  }
+}
+
 TEST_F(RanksOfTheProgram, ThatMeanAnotherRunSayWhatDiffers) {
   const auto all = ranks(
       2, [](std::uint64_t rank) { return rank == 1 ? "--seq 6 --dp 2 --batch 2" : "--seq 6 --dp 2"; },

@@ -12,7 +12,7 @@ import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { defaultsOf } from '../state/defaults.js';
 import { readHash, writeHash } from '../state/hash.js';
 import { courseTable } from '../state/pins.js';
-import { configText, FIRST_REQUEST, readValue, writeValue, type Defaults, type Lang, type Request } from '../state/request.js';
+import { configText, FIRST_REQUEST, readValue, writeValue, type Defaults, type Lang, type Pin, type Request } from '../state/request.js';
 import { base, controls } from '../styles/shared.js';
 import { modelName } from '../components/model_name.js';
 import { hashOf, split, viewsOf, type View } from './attributes.js';
@@ -73,24 +73,27 @@ export class LedgerEmbed extends LitElement {
     try {
       const [core, texts] = await Promise.all([loadUsual(), loadTexts(this.language), ...views.map(loadView)]);
       const { request, problems } = await this.read(core, views);
-      const [more] = await Promise.all([viewTexts(views, this.language), this.usual(core, request) ? undefined : core.complete()]);
+      const [more, answer] = await Promise.all([viewTexts(views, this.language), this.ask(core, request)]);
       if (turn !== this.turn) return;
       this.core = core;
       this.views = views;
       this.request = request;
       this.problems = problems;
       this.i18n = new I18n(this.language, request.units, { ...texts, ...more });
-      this.answer = core.predict(configText(request.model), request.recipe);
+      this.answer = answer;
       this.tell();
     } catch (error) {
       if (turn === this.turn) void this.fail(error instanceof CoreFailure ? error.problem : problem('wasm_missing', { read: String(error).slice(0, 200) }));
     }
   }
 
-  // Whether what is loaded of the core answers all that the views will ask.
-  private usual(core: Core, request: Request): boolean {
-    const answers = [request, ...request.pins].map(({ model, recipe }) => core.predict(configText(model), recipe));
-    return answers.every((answer) => answer.ok || answer.problem.code !== 'core_incomplete');
+  // The answer; where what is loaded of the core does not know it, or one of those that it is compared with, after the rest has come.
+  private async ask(core: Core, request: Request): Promise<Outcome<Report>> {
+    const answerTo = ({ model, recipe }: Pin): Outcome<Report> => core.predict(configText(model), recipe);
+    const answer = answerTo(request);
+    if ([answer, ...request.pins.map(answerTo)].every((one) => one.ok || one.problem.code !== 'core_incomplete')) return answer;
+    await core.complete();
+    return answerTo(request);
   }
 
   private async read(core: Core, views: readonly View[]): Promise<{ request: Request; problems: readonly Problem[] }> {

@@ -5,6 +5,7 @@ import type { Core } from '../core/loader.js';
 import type { importedMessage } from '../importing/message.js';
 import type { Imported } from '../importing/rows.js';
 import { LARGEST_INPUT_BYTES, LOG_TAIL_BYTES } from '../core/limits.js';
+import { questionOf } from '../core/question.js';
 import { problem, type Comparison, type Outcome, type Problem, type Recipe, type Report } from '../core/types.js';
 import { pack } from './codec.js';
 import { defaultsOf } from './defaults.js';
@@ -251,16 +252,12 @@ export class Session {
 
   private set(request: Request): void {
     if (this.answer.ok) this.lastGood = this.request;
-    const asked = questionOf(this.request);
+    const question = ({ model, recipe }: Request): string => questionOf(configText(model), recipe);
+    const asked = question(this.request);
     this.request = request;
-    if (questionOf(request) !== asked) this.answer = this.core.predict(configText(request.model), request.recipe);
+    if (question(request) !== asked) this.answer = this.core.predict(configText(request.model), request.recipe); // else with the same bytes
     this.changed();
   }
-}
-
-// The core answers the same question with the same bytes.
-function questionOf({ model, recipe }: Request): string {
-  return JSON.stringify([configText(model), recipe]);
 }
 
 // The card is the reader's, whatever file comes.
