@@ -29,4 +29,8 @@ for (const name of ['wasm/ledger_first.wasm', 'wasm/ledger_rest.wasm']) {
 
 // What a visit transfers, and when, tests/browser/sizes.test.mjs measures; here stands what each file of the site weighs.
 const site = join(build, 'site');
-for (const path of existsSync(site) ? files(site) : []) row(`site/${relative(site, path)}`, statSync(path).size, compressed(path));
+const paths = existsSync(site) ? [...files(site)].map((path) => ({ path, name: relative(site, path) })) : [];
+const presets = paths.filter(({ name }) => name.startsWith('presets/'));
+for (const { path, name } of paths.filter((each) => !presets.includes(each))) row(`site/${name}`, statSync(path).size, compressed(path));
+const sum = (of) => presets.reduce((all, { path }) => all + of(path), 0);
+if (presets.length > 0) row(`site/presets/ (${presets.length} files)`, sum((path) => statSync(path).size), sum(compressed));

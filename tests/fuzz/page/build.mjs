@@ -21,7 +21,7 @@ const SEEDS = {
   snapshot: () => readdirSync(fixture('snapshots')).filter((name) => name.endsWith('.pickle')).map((name) => readFileSync(join(fixture('snapshots'), name))),
   snapshot_json: () => [smallSnapshot()],
   link: () => JSON.parse(readFileSync(fixture('web/permalinks.json'), 'utf8')).map((row) => row.link),
-  dropped: () => [readFileSync(fixture('configs/tinyllama-1.1b.json')), '{"batch": 2, "method": "lora", "targets": ["q_proj"]}', '{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"]}', report()],
+  dropped: () => [readFileSync(fixture('configs/tinyllama-1.1b.json')), '{"batch": 2, "method": "lora", "targets": ["q_proj"]}', '{"method": "lora", "targets": ["\\u2028q_proj"]}', '{"peft_type": "LORA", "r": 8, "target_modules": ["q_proj"]}', report()],
 };
 
 function smallSnapshot() {
