@@ -61,7 +61,7 @@ void write_used_config(JsonWriter& out, const ModelConfig& c) {
     out.key(key).value(json);
 }
 
-void write_line(JsonWriter& out, const Trace& trace, Optimizer optimizer, const LedgerLine& line,
+void write_line(JsonWriter& out, const Trace& trace, const Recipe& recipe, const LedgerLine& line,
                 const Letters& letters) {
   out.begin_object().member("name", trace.names[line.scope]).member("op", op_name(line.op));
   out.member("category", category_name(line.category)).member("dtype", info(line.dtype).name);
@@ -75,7 +75,7 @@ void write_line(JsonWriter& out, const Trace& trace, Optimizer optimizer, const 
   }
   out.end_array();
   out.member("element_bytes", element_bytes(line.dtype)).member("count", line.count).member("bytes", line.bytes);
-  out.member("source", source_of(trace.names[line.scope], line.category, line.op, optimizer)).end_object();
+  out.member("source", source_of(trace.names[line.scope], line.category, line.op, recipe)).end_object();
 }
 
 void write_categories(JsonWriter& out, const Ledger& ledger) {
@@ -242,7 +242,7 @@ void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& rec
   const Letters letters(config, recipe);
   out.key("tensors").begin_array();
   for (const LedgerLine& line : ledger.lines)
-    write_line(out, trace, recipe.optimizer, line, letters);
+    write_line(out, trace, recipe, line, letters);
   out.end_array().end_object();
 }
 

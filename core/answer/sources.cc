@@ -1,5 +1,9 @@
 #include "core/answer/sources.h"
 
+#include <span>
+
+#include "core/trace/streams.h"
+
 namespace ledger {
 namespace {
 
@@ -83,6 +87,19 @@ constexpr NameSource kNameSources[] = {
     {"zero.", "deepspeed zero/stage_1_and_2.py, stage3.py"},
 };
 
+// FSDP1 shares FSDP2's names of its collectives' buffers, not its code.
+constexpr NameSource kFlatSources[] = {
+    {kAllGatherScope, "pytorch torch/distributed/fsdp/_flat_param.py _all_gather_flat_param"},
+    {kReduceScatterScope, "pytorch torch/distributed/fsdp/_runtime_utils.py _reduce_grad"},
+};
+
+const char* source_by_name(std::span<const NameSource> rows, std::string_view name) {
+  for (const NameSource& row : rows) {
+    if (name.starts_with(row.beginning)) return row.source;
+  }
+  return nullptr;
+}
+
 struct OptimizerSource {
   Optimizer optimizer;
   const char* source;
@@ -110,13 +127,12 @@ const char* optimizer_source(Optimizer optimizer) {
 
 }  // namespace
 
-const char* source_of(std::string_view name, Category category, OpKind op, Optimizer optimizer) {
-  for (const NameSource& row : kNameSources) {
-    if (name.starts_with(row.beginning)) return row.source;
-  }
+const char* source_of(std::string_view name, Category category, OpKind op, const Recipe& recipe) {
+  if (const char* const source = source_by_name(kNameSources, name)) return source;
+  if (const char* const source = recipe.fsdp == 1 ? source_by_name(kFlatSources, name) : nullptr) return source;
   if (category == Category::kv_cache) return "transformers cache_utils.py";
   if (category == Category::communication && op == OpKind::zeros) return "pytorch c10d/reducer.cpp initialize_buckets";
-  if (category == Category::optimizer_states || op == OpKind::optimizer_math) return optimizer_source(optimizer);
+  if (category == Category::optimizer_states || op == OpKind::optimizer_math) return optimizer_source(recipe.optimizer);
   if (category == Category::workspace && op == OpKind::workspace) return "pytorch CublasHandlePool.cpp, flash_api.cpp";
   for (const SourceRow& row : kSources) {
     if (row.op == op) return row.source;

@@ -8,6 +8,6 @@
 
 namespace ledger {
 
-const char* source_of(std::string_view name, Category category, OpKind op, Optimizer optimizer);
+const char* source_of(std::string_view name, Category category, OpKind op, const Recipe& recipe);
 
 }  // namespace ledger

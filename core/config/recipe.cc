@@ -130,7 +130,8 @@ std::optional<Problem> read_name(const RecipeKey& key, const Json& json, std::ve
   if (text->empty() || text->size() > kMaxNameBytes) {
     return Problem{ProblemCode::out_of_range, key.name, json.brief(), "1.." + std::to_string(kMaxNameBytes), ""};
   }
-  // Flags, links and embeds write names with commas between them, so one with a comma or a blank would come back as others.
+  // Flags, links and embeds write names with commas between them, so one with a comma or a blank would come back as
+  // others.
   const auto plain = [](char c) { return c > ' ' && c < '\x7f' && c != ','; };
   if (!std::all_of(text->begin(), text->end(), plain)) return wrong_type(key.name, json, "module name");
   names.emplace_back(*text);

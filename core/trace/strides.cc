@@ -2,13 +2,19 @@
 
 namespace ledger {
 
-Strides contiguous_strides(const Shape& shape) {
-  Strides strides{};
+void set_contiguous_strides(const Shape& shape, Strides& strides) {
   std::uint64_t step = 1;
+  for (std::size_t i = kMaxRank; i > shape.rank; --i)
+    strides[i - 1] = 0;
   for (std::size_t i = shape.rank; i > 0; --i) {
     strides[i - 1] = static_cast<std::int64_t>(step);
     step = times(step, shape.sizes[i - 1]);
   }
+}
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides strides;
+  set_contiguous_strides(shape, strides);
   return strides;
 }
 

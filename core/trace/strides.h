@@ -8,6 +8,7 @@
 namespace ledger {
 
 Strides contiguous_strides(const Shape& shape);
+void set_contiguous_strides(const Shape& shape, Strides& strides);  // where they stay
 
 // Dimensions of size 1 may have any stride, as in PyTorch.
 bool strides_contiguous(const Shape& shape, const Strides& strides);

@@ -1,9 +1,8 @@
 #include "core/training/optimizer.h"
 
-#include <algorithm>
-#include <iterator>
-#include <string>
 #include <string_view>
+
+#include "core/base/utf8.h"
 
 namespace ledger {
 namespace {
@@ -42,8 +41,16 @@ constexpr OptimizerRow kOptimizers[] = {
     {Optimizer::galore_adamw, make_galore_adamw},
 };
 
-// Embeddings and output layers, as the families name them.
-constexpr std::string_view kOuter[] = {"embed", "lm_head", "wte", "wpe", "classifier"};
+// "model.layers.11.mlp.up_proj.weight": lists of modules have numbers, and a model has no other lists than its layers.
+bool in_a_layer(std::string_view name) {
+  bool number = false;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool first = i == 0 || name[i - 1] == '.';
+    number = is_digit(name[i]) && (first || number);
+    if (number && i + 1 < name.size() && name[i + 1] == '.') return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -51,9 +58,8 @@ bool is_hidden_matrix(const Tensor& parameter) {
   if (parameter.rank() != 2) return false;
   const std::int32_t index = parameter.impl()->parameter;
   if (index < 0) return true;
-  const std::string& name = parameter.tape().trace().parameters[static_cast<std::size_t>(index)].name;
-  return std::none_of(std::begin(kOuter), std::end(kOuter),
-                      [&](std::string_view outer) { return name.find(outer) != std::string::npos; });
+  const Parameter& of = parameter.tape().trace().parameters[static_cast<std::size_t>(index)];
+  return of.role != Parameter::Role::embedding && in_a_layer(of.name);
 }
 
 void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm, NormOver over) {

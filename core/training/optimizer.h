@@ -42,7 +42,8 @@ std::unique_ptr<OptimizerStep> make_lion();
 std::unique_ptr<OptimizerStep> make_muon();
 std::unique_ptr<OptimizerStep> make_galore_adamw();
 
-// A matrix between embedding and output layer: what Muon and GaLore are for.
+// A matrix of the model's layers: what Muon and GaLore are for. Embeddings, output layers and projectors are not, nor
+// is the table of distances that T5's first layer has.
 bool is_hidden_matrix(const Tensor& parameter);
 
 // Helpers of the optimizers' files: in-place arithmetic (no memory), and a temporary like `a`.

@@ -135,6 +135,26 @@ TEST_P(EveryReport, ThePeakIsNamedTheSameEverywhere) {
   }
 }
 
+// FSDP1 and FSDP2 name their collectives' buffers alike; the code that makes them is not the same.
+TEST(ReportSources, EachFsdpIsToldByItsOwnFiles) {
+  const auto gathers = [](const char* fsdp) {
+    const Recipe recipe = recipe_of({{"fsdp", fsdp}, {"dp", "4"}, {"seq", "64"}});
+    const Json report = parsed(write_report(predict_run(small_configs().front().config, recipe).value(), 10));
+    std::map<std::string, int> sources;
+    for (const Json& line : at(report, "at_peak.tensors").items()) {
+      if (text(line, "name").starts_with("fsdp.all_gather")) ++sources[text(line, "source")];
+    }
+    return sources;
+  };
+  const auto flat = gathers("1"), sharded = gathers("2");
+  ASSERT_FALSE(flat.empty());
+  ASSERT_FALSE(sharded.empty());
+  for (const auto& [source, count] : flat)
+    EXPECT_NE(source.find("_flat_param.py"), std::string::npos) << source;
+  for (const auto& [source, count] : sharded)
+    EXPECT_NE(source.find("_fsdp_collectives.py"), std::string::npos) << source;
+}
+
 TEST_P(EveryReport, EveryRecipeKeyIsResolved) {
   EXPECT_EQ(at(report, "recipe").members().size(), recipe_keys().size());
   EXPECT_EQ(at(report, "verdict.answer").as_string(), "fits");  // these models are small

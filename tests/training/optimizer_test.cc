@@ -119,6 +119,40 @@ TEST(OptimizerStep, EightBitStatesAreNotForEmbeddings) {
   EXPECT_EQ(in_32_bits[64 * 64], 0) << "attn.c_proj's are bytes";
 }
 
+struct Outer {
+  const char* name;
+  const char* config;
+  std::map<std::uint64_t, int>
+      states;  // by elements: Muon's momentum of each matrix, AdamW's two of each table of words
+};
+
+// Each family calls embedding and output layer something else; Muon's momentum is one per matrix of the layers.
+TEST(OptimizerStep, MuonLeavesWhateverIsOutsideTheLayersAlone) {
+  const Outer cases[] = {
+      {"t5",
+       R"({"model_type":"t5","d_model":32,"d_ff":48,"d_kv":8,"num_heads":4,"num_layers":1,"vocab_size":100})",
+       {{32 * 32, 3 * 4}, {32 * 48, 2 * 2}, {32 * 100, 2}}},
+      {"internlm2",
+       R"({"model_type":"internlm2","hidden_size":32,"intermediate_size":48,"num_hidden_layers":1,
+           "num_attention_heads":4,"num_key_value_heads":4,"vocab_size":100})",
+       {{3 * 32 * 32, 1}, {32 * 32, 1}, {32 * 48, 3}, {32 * 100, 4}}},
+      {"gpt_neox",
+       R"({"model_type":"gpt_neox","hidden_size":32,"intermediate_size":48,"num_hidden_layers":1,
+           "num_attention_heads":4,"vocab_size":100})",
+       {{3 * 32 * 32, 1}, {32 * 32, 1}, {32 * 48, 2}, {32 * 100, 4}}},
+  };
+  const Recipe muon = read_recipe(R"({"optimizer":"muon","seq":16,"precision":"bf16"})").value();
+  for (const Outer& row : cases) {
+    const Trace trace = trace_step(read_model_config(row.config).value(), muon).value();
+    std::map<std::uint64_t, int> states;
+    for (const StorageInfo& storage : trace.storages) {
+      const Bytes elements = storage.bytes / element_bytes(storage.dtype);
+      if (storage.category == Category::optimizer_states && elements >= 32 * 32) ++states[elements];
+    }
+    EXPECT_EQ(states, row.states) << row.name;
+  }
+}
+
 TEST(OptimizerStep, ClippingNothingIsNoError) {
   Tape tape;
   const Tensor frozen = leaf(tape, shape_of({4}));

@@ -205,6 +205,17 @@ test('a builder of a name that every object has is no model', () => {
   assert.equal(readConfiguration('model: {_component_: torchtune.models.lora_constructor}\nbatch_size: 2\n').model, undefined);
 });
 
+// Found by fuzzing: a table that stands for a number is none, whatever it says of its own conversion.
+test('a table where a number belongs says nothing', () => {
+  const table = { toString: 1, valueOf: 1 };
+  const sources = [
+    { zero_optimization: { stage: table } }, { zero_optimization: { stage: 3, reduce_bucket_size: table, stage3_model_persistence_threshold: table } },
+    { distributed_type: 'DEEPSPEED', compute_environment: 'x', num_processes: 2, deepspeed_config: { zero_stage: table } },
+  ];
+  for (const source of sources) assert.ok(!Object.values(readConfiguration(JSON.stringify(source)).recipe).some((value) => typeof value === 'object' || Number.isNaN(value)));
+  assert.equal(readConfiguration(JSON.stringify(sources[0])).recipe.zero, undefined);
+});
+
 test('a dropout that is no share of one says nothing', () => {
   for (const value of ['.nan', '.inf', '-1', '1', 'x']) {
     assert.equal('lora_dropout' in readConfiguration(`model: {_component_: torchtune.models.llama3.lora_llama3_8b, lora_dropout: ${value}}\n`).recipe, false, value);

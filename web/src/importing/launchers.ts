@@ -1,7 +1,7 @@
 // launchers.ts - files that say how a step is spread over GPUs and nothing of the model: accelerate's and DeepSpeed's.
 
 import type { Recipe } from '../core/types.js';
-import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, text, type Format, type Row, type Said, type Values } from './rows.js';
+import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, numeric, text, type Format, type Row, type Said, type Values } from './rows.js';
 
 // accelerate utils/dataclasses.py (FullyShardedDataParallelPlugin): with mixed precision FSDP2 holds fp32 shards and computes
 // in that precision.
@@ -16,7 +16,7 @@ function mixed(file: Values): Recipe | undefined {
 
 // DeepSpeed's own keys, which accelerate's file has under other names. Offloaded parameters are computed together with an
 // offloaded optimizer only.
-const zeroStage = (key: string): Row => ({ key, says: (value) => { const stage = Number(value); return [0, 1, 2, 3].includes(stage) ? { zero: stage } : undefined; } });
+const zeroStage = (key: string): Row => ({ key, says: (value) => { const stage = numeric(value); return [0, 1, 2, 3].includes(stage) ? { zero: stage } : undefined; } });
 const offloaded = (optimizer: string, params: string): readonly Row[] => [
   choice(optimizer, { none: {}, cpu: { offload: 'optimizer' } }),
   {
@@ -33,14 +33,14 @@ const offloaded = (optimizer: string, params: string): readonly Row[] => [
 const DEEPSPEED_SIZES = { reduce_bucket_size: 500_000_000, prefetch_bucket_size: 50_000_000, param_persistence_threshold: 100_000 } as const;
 function deepspeedBase(stage: unknown): Recipe {
   const { reduce_bucket_size, ...third } = DEEPSPEED_SIZES;
-  const zero = Number(stage ?? 0);
+  const zero = numeric(stage);
   return zero > 0 ? { autocast: false, fsdp: 0, reduce_bucket_size, ...(zero === 3 ? third : {}) } : {};
 }
 
 // "auto", a number, or one in words: "5e8".
 const elements = (key: string, name: string): Row => ({
   key: `zero_optimization.${key}`,
-  says: (value) => { if (value === 'auto') return { [name]: 0 }; const number = Math.trunc(Number(value)); return Number.isSafeInteger(number) && number > 0 ? { [name]: number } : 'not_modelled'; },
+  says: (value) => { if (value === 'auto') return { [name]: 0 }; const number = Math.trunc(numeric(value)); return Number.isSafeInteger(number) && number > 0 ? { [name]: number } : 'not_modelled'; },
 });
 
 export const ACCELERATE: Format = {
@@ -84,7 +84,7 @@ export const DEEPSPEED: Format = {
     // ZeRO++, MiCS, partial offloading, and what lays buffers out in another way.
     ...['zero_quantized_weights', 'zero_quantized_gradients', 'zero_quantized_nontrainable_weights', 'zeropp_loco_param', 'zenflow', 'round_robin_gradients', 'stage3_use_all_reduce_for_fetch_params', 'stage3_allgather_sequential', 'stage3_module_granularity_threshold', 'leaf_module'].map((key) => notModelled(`zero_optimization.${key}`)),
     ...['contiguous_gradients', 'use_multi_rank_bucket_allreduce'].map((key) => notModelled(`zero_optimization.${key}`, (value) => !isOn(value))),
-    notModelled('zero_optimization.zero_hpz_partition_size', (value) => (count(value) ?? 1) > 1), notModelled('zero_optimization.mics_shard_size', (value) => (count(value) ?? 0) > 0), notModelled('zero_optimization.offload_optimizer.ratio', (value) => Number(value) < 1),
-    notModelled('data_types.grad_accum_dtype', (value) => text(value) !== 'bf16' && text(value) !== 'fp16'), notModelled('communication_data_type'), notModelled('zero_optimization.stage3_model_persistence_threshold', (value) => value !== 'auto' && Number(value) < 1e12),
+    notModelled('zero_optimization.zero_hpz_partition_size', (value) => (count(value) ?? 1) > 1), notModelled('zero_optimization.mics_shard_size', (value) => (count(value) ?? 0) > 0), notModelled('zero_optimization.offload_optimizer.ratio', (value) => numeric(value) < 1),
+    notModelled('data_types.grad_accum_dtype', (value) => text(value) !== 'bf16' && text(value) !== 'fp16'), notModelled('communication_data_type'), notModelled('zero_optimization.stage3_model_persistence_threshold', (value) => value !== 'auto' && numeric(value) < 1e12),
   ],
 };

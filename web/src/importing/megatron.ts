@@ -1,7 +1,7 @@
 // megatron.ts - Megatron-LM's command line (megatron/training/arguments.py): the one input that describes the model itself.
 
 import type { Recipe } from '../core/types.js';
-import { choice, count, counts, flag, isOn, notModelled, readAs, text, type Format, type Imported, type Values } from './rows.js';
+import { choice, count, counts, flag, isOn, notModelled, numeric, readAs, text, type Format, type Imported, type Values } from './rows.js';
 
 // "--micro-batch-size 1 --bf16 \" -> {"micro-batch-size": "1", bf16: true}; `undefined` when it is no such command line.
 export function megatronFlags(source: string): Values | undefined {
@@ -32,7 +32,7 @@ const MEGATRON: Format = {
     choice('optimizer', { adam: { optimizer: 'adamw_fused' }, sgd: { optimizer: 'sgd_momentum' } }),
     { key: 'global-batch-size', says: (value, file) => microBatches(count(value), file) },
     ...['num-experts', 'optimizer-cpu-offload', 'overlap-param-gather', 'use-torch-fsdp2', 'use-megatron-fsdp', 'decoder-first-pipeline-num-layers', 'decoder-last-pipeline-num-layers', 'hidden-dropout', 'attention-dropout'].map(
-      (key) => notModelled(key, (value) => Number(value) !== 0),
+      (key) => notModelled(key, (value) => numeric(value) !== 0),
     ),
   ],
 };

@@ -63,6 +63,11 @@ export function count(value: unknown): number | undefined {
   return typeof number === 'number' && Number.isSafeInteger(number) && number > 0 ? number : undefined;
 }
 
+// A number, or one in words ("5e8"); NaN for everything else. Number() alone calls functions that a file's table may name.
+export function numeric(value: unknown): number {
+  return typeof value === 'number' ? value : typeof value === 'string' && value.trim() !== '' ? Number(value) : Number.NaN;
+}
+
 // Rows that many tables have.
 export const counts = (key: string, name: string): Row => ({ key, says: (value) => { const n = count(value); return n === undefined ? undefined : { [name]: n }; } });
 export const flag = (key: string, recipe: Recipe, off?: Recipe): Row => ({ key, says: (value) => (isOn(value) ? recipe : value === undefined || value === null ? undefined : off) });
