@@ -4,6 +4,7 @@
 Needs build/bin/probe and build/bin/predict_cli (scripts/test builds them) and the Python package jsonschema."""
 
 import copy
+import functools
 import json
 import os
 import pathlib
@@ -21,6 +22,7 @@ SCHEMAS = {name: json.loads((ROOT / "docs/schema" / f"{name}.schema.json").read_
 STORE = {schema["$id"]: schema for schema in SCHEMAS.values()}
 
 
+@functools.lru_cache(None)
 def validator(name):
     schema = SCHEMAS[name]
     try:  # jsonschema 4.18 and later
@@ -39,8 +41,13 @@ def core(lines):
 
 
 def requests():
+    """Most with a short timeline: its points are alike, and checking them is most of the time."""
     run = subprocess.run(["node", ROOT / "tests/requests.mjs"], capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in run.stdout.splitlines()]
+    asked = [json.loads(line) for line in run.stdout.splitlines()]
+    for number, request in enumerate(asked):
+        if number % 25:
+            request["request"] = request["request"].replace('"timeline_points":200', '"timeline_points":8')
+    return asked
 
 
 class Documents(unittest.TestCase):
