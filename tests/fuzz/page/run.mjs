@@ -1,4 +1,5 @@
-// run.mjs - fuzzes one target of page.cjs: node tests/fuzz/page/run.mjs FOLDER TARGET SECONDS SEED CORPUS FOUND
+// run.mjs - fuzzes one target of page.cjs: node tests/fuzz/page/run.mjs FOLDER TARGET EFFORT SEED CORPUS FOUND
+// EFFORT: seconds, or with an x behind it the number of inputs.
 //
 // Guided by coverage: V8 counts the blocks of page.cjs that each input runs (Profiler.takePreciseCoverage), and an input that reaches
 // a new one joins the corpus. The target runs in a worker; this thread watches it, and an input that throws, takes more than a
@@ -19,10 +20,10 @@ const LARGEST_MB = 2048;
 const ROOM = 16_384;
 const BATCH = 64; // counting blocks takes longer than running an input
 
-async function watch([folder, target, seconds, seed, corpus, found]) {
+async function watch([folder, target, effort, seed, corpus, found]) {
   const shared = new SharedArrayBuffer(ROOM + 8);
   const worker = new Worker(fileURLToPath(import.meta.url), {
-    workerData: { folder: resolve(folder), target, seconds: Number(seconds), seed: Number(seed), corpus, shared }, resourceLimits: { maxOldGenerationSizeMb: LARGEST_MB },
+    workerData: { folder: resolve(folder), target, effort, seed: Number(seed), corpus, shared }, resourceLimits: { maxOldGenerationSizeMb: LARGEST_MB },
   });
   const [length, turn] = [new Int32Array(shared, 0, 1), new Int32Array(shared, 4, 1)];
   const keep = (why) => {
@@ -68,7 +69,7 @@ function wordsOf(source) {
   return [...new Set([...source.matchAll(/["'`]([A-Za-z_][\w .:/-]{1,30})["'`]/g)].map(([, word]) => word))].slice(0, 3000);
 }
 
-async function fuzz({ folder, target, seconds, seed, corpus, shared }) {
+async function fuzz({ folder, target, effort, seed, corpus, shared }) {
   const [length, turn, room] = [new Int32Array(shared, 0, 1), new Int32Array(shared, 4, 1), new Uint8Array(shared, 8)];
   const code = join(folder, 'page.cjs');
   const ran = coverage('page.cjs');
@@ -101,8 +102,10 @@ async function fuzz({ folder, target, seconds, seed, corpus, shared }) {
     }
   }
   isNew();
-  const end = Date.now() + seconds * 1000;
-  while (Date.now() < end) {
+  const begun = Date.now();
+  const amount = Number.parseInt(effort, 10);
+  const goesOn = effort.endsWith('x') ? () => tries < amount : () => Date.now() < begun + amount * 1000;
+  while (goesOn()) {
     const batch = Array.from({ length: BATCH }, () => mutator.mutate(mutator.pick(inputs), mutator.pick(inputs)));
     for (const input of batch) await put(input);
     const blocks = ran().filter((block) => !seen.has(block));
@@ -115,7 +118,7 @@ async function fuzz({ folder, target, seconds, seed, corpus, shared }) {
     }
     blocks.forEach((block) => seen.add(block));
   }
-  return `${target}: ${tries} inputs in ${seconds} s, ${inputs.length} kept, ${seen.size} blocks reached`;
+  return `${target}: ${tries} inputs in ${Math.round((Date.now() - begun) / 1000)} s, ${inputs.length} kept, ${seen.size} blocks reached`;
 }
 
 if (isMainThread) await watch(process.argv.slice(2));
