@@ -151,9 +151,9 @@ async function writeFirstAnswer() {
   const { question } = await import(`data:text/javascript;base64,${Buffer.from(source.contents).toString('base64')}`);
   const { default: createLedger } = await import(pathToFileURL(join(wasmDir, 'ledger.js')).href);
   const core = await createLedger({ wasmBinary: await readFile(join(wasmDir, 'ledger.wasm')) });
-  const answer = JSON.parse(core.predict(question));
-  if (!answer.report) fail(`the core has no answer to the page's first question: ${JSON.stringify(answer).slice(0, 300)}`);
-  await writeFile(join(out, 'first_answer.json'), JSON.stringify({ version: core.version(), catalogue: JSON.parse(core.catalogue()), question, answer }));
+  const answer = core.predict(question);
+  if (!JSON.parse(answer).report) fail(`the core has no answer to the page's first question: ${answer.slice(0, 300)}`);
+  await writeFile(join(out, 'first_answer.json'), JSON.stringify({ version: core.version(), catalogue: core.catalogue(), question, answer }));
 }
 
 // Plain config.json files, for whoever wants one as a file.

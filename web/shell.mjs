@@ -15,7 +15,7 @@ export const PAGES = {
     meta: { description: 'Predicts the GPU memory of LLM training to the byte: peak, timeline and a ledger of every tensor. Runs in your browser.' },
   },
   course: {
-    title: 'Where the memory goes · Memory Ledger', root: '../', icon: ICON, style: 'page.css', script: 'course.js', element: 'ml-course', connect: '', first: ['ledger.js', 'ledger.wasm'], noScript: NO_SCRIPT,
+    title: 'Where the memory goes · Memory Ledger', root: '../', icon: ICON, style: 'page.css', script: 'course.js', element: 'ml-course', connect: '', first: ['first_answer.json', 'lesson.js', 'lesson.wasm'], noScript: NO_SCRIPT,
     meta: { description: 'A course in the memory of LLM training: every figure computed in your browser.' },
   },
   frame: {

@@ -9,10 +9,13 @@ import { axe, openPage, openSite, shared, SITE } from './support.mjs';
 
 const open = shared();
 
+// Claims are drawn one after the other, and figures when their steps are traced.
+const whole = (page) => page.locator('ml-course main[aria-busy=false]').waitFor({ timeout: 30_000 });
+
 async function withCourse(hash, run, options = {}) {
   const { page, context, faults } = await openPage(open.browser, `${options.url ?? open.site.url}course/${hash}`, options);
   try {
-    await page.locator('ml-self-test li').last().waitFor({ timeout: 30_000 });
+    await whole(page);
     await run(page);
     assert.deepEqual(faults, []);
   } finally {
@@ -97,10 +100,10 @@ test('an error is named by its moment, and goes away on a larger card', () => wi
   const moments = [['While loading', /in load/], ['In the first step', /in (backward|optimizer) of step 1/], ['When texts grow', /in (forward|backward) of step 1/], ['While generating', /in prefill/]];
   for (const [name, moment] of moments) {
     await figure.getByRole('button', { name }).click();
-    assert.match(await figure.locator('.said').innerText(), moment, name);
+    await figure.locator('.said').filter({ hasText: moment }).waitFor();
   }
   await figure.getByRole('checkbox').check();
-  assert.match(await figure.locator('.said').innerText(), /this runs/);
+  await figure.locator('.said').filter({ hasText: /this runs/ }).waitFor();
 }));
 
 test('the self-test checks numbers against the core’s, and asks others on another round', () => withCourse('#test', async (page) => {
@@ -146,7 +149,7 @@ for (const [name, options] of Object.entries({ phone: { viewport: { width: 360, 
 
 test('the course as one file opens from the disk', { skip: !existsSync(join(SITE, 'memory-ledger-course.html')) }, async () => {
   const { page, context, faults } = await openPage(open.browser, pathToFileURL(join(SITE, 'memory-ledger-course.html')).href);
-  await page.locator('ml-self-test li').last().waitFor({ timeout: 30_000 });
+  await whole(page);
   assert.match(await page.locator('ml-methods-figure .said').first().innerText(), /128\.5 GB/);
   assert.deepEqual(faults, []);
   await context.close();

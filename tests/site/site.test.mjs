@@ -39,9 +39,9 @@ test('the answer that lies beside the page is the core\'s', async () => {
   const core = await loadParts(at('a/site'), ['ledger.wasm']);
   const stored = JSON.parse(readFileSync(at('a/site/first_answer.json'), 'utf8'));
   assert.equal(core.version(), stored.version);
-  assert.equal(core.catalogue(), JSON.stringify(stored.catalogue));
-  assert.deepEqual(JSON.parse(core.predict(stored.question)), stored.answer);
-  assert.match(stored.answer.report.peaks.phase, /^step/);
+  assert.equal(core.catalogue(), stored.catalogue);
+  assert.equal(core.predict(stored.question), stored.answer);
+  assert.match(JSON.parse(stored.answer).report.peaks.phase, /^step/);
 });
 
 test('archives are the same bytes, and their checksums hold', () => {

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { load } from './load.mjs';
 
-const { Format } = await load('format/format.ts');
+const { digits, Format } = await load('format/format.ts');
 const { formulaText, product } = await load('format/formula.ts');
 const { ledgerTree, matches, partOf, sum } = await load('format/ledger_tree.ts');
 const { barParts } = await load('format/bar_parts.ts');
@@ -23,6 +23,20 @@ test('on demand every size is exact, with its unit', () => {
   assert.equal(en.difference(512), '+512 B');
   assert.equal(en.difference(-512), '−512 B');
   assert.equal(en.percent(1, 0), '0.0%');
+});
+
+test('digits are those of Intl, in both languages', () => {
+  let seed = 7;
+  const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
+  const values = Array.from({ length: 4000 }, (_, i) => [random() * 10 ** (15 * random()), Math.round(random() * 1e4) / 200, Math.round(random() * 1e5) / 1000, Math.round(random() * 1e4) / 8][i % 4] * (i % 7 === 0 ? -1 : 1));
+  for (const locale of ['en', 'zh-Hans']) {
+    for (const decimals of [0, 1, 2, 3]) {
+      const fraction = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+      const [plain, share] = [new Intl.NumberFormat(locale, fraction), new Intl.NumberFormat(locale, { ...fraction, style: 'percent' })];
+      for (const value of values.filter((each) => Math.abs(each) * 10 ** decimals < 2 ** 48)) assert.equal(digits(value, decimals), plain.format(value), `${value} ${decimals}`);
+      for (const value of values.map((each) => each / 1e6)) if (Math.abs(value) * 10 ** (decimals + 2) < 2 ** 48) assert.equal(`${digits(value, decimals, 2)}%`, share.format(value), `${value} ${decimals} %`);
+    }
+  }
 });
 
 test('a range names its unit once, unless there are two', () => {

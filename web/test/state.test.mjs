@@ -182,8 +182,7 @@ test('a newer question drops what is left of the older one', async () => {
   const told = [];
   let done = 0;
   const waiting = [];
-  const helper = new Helper((request) => {
-    const { recipe, about } = JSON.parse(request);
+  const helper = new Helper(({ recipe, about }) => {
     asked.push(`${recipe.batch} ${about}`);
     return new Promise((settle) => waiting.push(() => settle({ ok: true, value: { about, value: recipe.batch } })));
   }, (advice) => told.push(`${advice.value} ${advice.about}`), () => { done += 1; });

@@ -1,14 +1,14 @@
 // advice_view.ts - <ml-advice>: what would help. Single changes that lower the peak, what each costs, applied by one
-// click; and what is the most that fits. Asks in a worker (state/helper.ts) and shows what it is told.
+// click; and what is the most that fits. Asks in a worker (core/apart.ts) and shows what it is told.
 
 import { css, html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
 import type { About, Advice, AdvisedChange, Changes, Solution } from '../core/advice.js';
+import { adviceApart } from '../core/apart.js';
 import type { Core } from '../core/loader.js';
-import { SITE } from '../core/site.js';
 import type { Answer, Recipe, Report } from '../core/types.js';
 import { ADVICE_SOURCES } from '../state/advice_sources.js';
-import { Helper, inSlices, inWorker } from '../state/helper.js';
+import { Helper } from '../state/helper.js';
 import { sameValue } from '../state/request.js';
 import { base, categories, controls, tables } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
@@ -73,8 +73,7 @@ export class AdviceView extends LedgerElement {
   }
 
   private question(): void {
-    const slower = inSlices((request) => this.core.advise(request));
-    this.helper ??= new Helper(inWorker(new URL('worker.js', SITE), slower), (advice) => this.told(advice), () => { this.busy = false; });
+    this.helper ??= new Helper((request) => adviceApart(this.core, request), (advice) => this.told(advice), () => { this.busy = false; });
     const about: readonly About[] = this.plain ? ['changes', 'batch', 'gpu'] : ['changes', 'batch', 'seq', 'gpu'];
     void this.helper.put({ config: this.config, recipe: this.recipe, about });
   }

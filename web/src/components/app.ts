@@ -19,6 +19,7 @@ import { Announcer } from './announcer.js';
 import { appStyles } from './app_styles.js';
 import type { Change } from './base.js';
 import { DropController } from './drop.js';
+import { drawn } from './drawn.js';
 import type { BoxMessage } from './model_box.js';
 import { NearController, SightController } from './sight.js';
 import './capacity_bar.js';
@@ -33,12 +34,7 @@ import { headlineText } from './verdict_view.js';
 
 const QUIET_MS = 200;
 const AT_REST_MS = 2500;
-
-// Until what changed is drawn: long work is cut where the browser may do that. A tab out of sight draws nothing, and is not waited for.
-const drawn = (): Promise<void> => new Promise((next) => {
-  requestAnimationFrame(() => setTimeout(next));
-  setTimeout(next, 100);
-});
+const FIRST_SCREEN = 4; // its parts: the form, the question, the verdict, the bar
 
 @customElement('memory-ledger')
 export class MemoryLedger extends LitElement {
@@ -48,16 +44,17 @@ export class MemoryLedger extends LitElement {
   @state() private belowFailure: Problem | undefined;
   @state() private refused: Refused = new Map();
   @state() private session: Session | undefined;
-  @state() private answering = false; // the form is drawn before the answer
+  @state() private standing = 0; // parts of the first screen that are drawn so far: all at once would hold up a phone
   @state() private opened = false; // what the link asks for is shown, and changes are taken
   private timer = 0;
   private resting = 0;
   private started: Promise<void> | undefined;
   private spoke: Promise<void> | undefined;
-  @state() private unrolled = 0; // sections below the first screen that are drawn so far
+  @state() private unrolled = 0; // sections below it, likewise
   private below: typeof import('./below.js') | undefined; // what lies below the first screen, once it is here
   private readonly trail = new Trail(window);
   @state() private i18n: I18n | undefined; // undefined until its texts are here
+  @state() private i18nBelow: I18n | undefined; // the same with the texts of what lies below: the first screen need not be drawn again for them
   private spoken: Lang | undefined; // the language last asked for
   private readonly announcer = new Announcer();
   private readonly drop = new DropController(this, {
@@ -95,23 +92,30 @@ export class MemoryLedger extends LitElement {
       await this.spoke;
       await drawn();
       const session = new Session(core, () => this.sessionChanged());
+      await drawn();
       if (first) await this.show(session);
       await core.complete();
+      await drawn();
       await session.open(location.hash);
-      [this.session, this.answering, this.opened] = [session, true, true];
-      if (!first) this.sessionChanged();
+      if (!first) {
+        this.session = session;
+        this.sessionChanged();
+        await this.show(session);
+      }
+      this.opened = true;
       this.resting = setTimeout(() => void this.loadBelow(), AT_REST_MS);
     } catch (error) {
       this.failure = error instanceof CoreFailure ? error.problem : problem('core_crashed', { read: String(error) });
     }
   }
 
-  // The first question's answer, the form before it; what other links ask is not known before the core is whole.
+  // One part after the other. What others than the first question are answered is not known before the core is whole.
   private async show(session: Session): Promise<void> {
     this.session = session;
-    await drawn();
-    this.answering = true;
-    await drawn();
+    while (this.standing < FIRST_SCREEN) {
+      this.standing += 1;
+      await drawn();
+    }
   }
 
   // Without a network it may not be there: the first screen stands without it.
@@ -122,8 +126,11 @@ export class MemoryLedger extends LitElement {
       const below = await import('./below.js');
       this.below = below;
       below.keepOffline();
-      if (this.i18n) this.i18n = this.i18n.with(await below.loadBelowTexts(this.i18n.lang));
-      for (; this.unrolled < below.SECTIONS; ++this.unrolled) await drawn(); // all at once would hold up a phone
+      if (this.i18n) this.i18nBelow = this.i18n.with(await below.loadBelowTexts(this.i18n.lang));
+      while (this.unrolled < below.SECTIONS) {
+        this.unrolled += 1;
+        await drawn();
+      }
     } catch (error) {
       this.belowFailure = problem('part_missing', { read: String(error) });
     }
@@ -148,6 +155,7 @@ export class MemoryLedger extends LitElement {
     const { session } = this;
     if (!session) return;
     this.i18n = this.i18n?.in(session.request.units);
+    this.i18nBelow = this.i18nBelow?.in(session.request.units);
     void this.speak(session.request.lang ?? browserLang());
     this.trail.follow(session.hash, session.lastChange);
     this.requestUpdate();
@@ -160,9 +168,10 @@ export class MemoryLedger extends LitElement {
     this.spoken = lang;
     if (this.i18n?.lang === lang) return;
     try {
-      const texts = { ...(await loadTexts(lang)), ...(await this.below?.loadBelowTexts(lang)) };
+      const [texts, more] = [await loadTexts(lang), await this.below?.loadBelowTexts(lang)];
       if (this.spoken !== lang) return; // the reader chose another meanwhile
       this.i18n = new I18n(lang, this.session?.request.units ?? 'gib', texts); // units as they are by now
+      this.i18nBelow = more && this.i18n.with(more);
     } catch (error) {
       this.failure = problem('wasm_missing', { read: String(error) }); // keeps the language it has, if any
       return;
@@ -237,7 +246,7 @@ export class MemoryLedger extends LitElement {
         <ml-model-box .i18n=${i18n} .model=${model} .facts=${facts} .message=${this.message(session?.said, i18n)}></ml-model-box>
         ${session ? this.form(session, i18n) : html`<div class="later"></div>`}
       </aside>
-      <main id="answer" tabindex="-1" aria-busy=${this.opened ? 'false' : 'true'}>${session && this.answering ? this.answerAndBelow(session, i18n)
+      <main id="answer" tabindex="-1" aria-busy=${this.opened ? 'false' : 'true'}>${session && this.standing > 1 ? this.answerAndBelow(session, i18n)
         : html`<p class="later soft">${i18n.t('page.loading')}</p>`}</main>
     </div>`;
   }
@@ -255,8 +264,8 @@ export class MemoryLedger extends LitElement {
       ${session.error ? this.errorView(session, i18n) : nothing}
       ${session.snapshot ? this.snapshotView(session, session.snapshot, i18n) : nothing}
       ${answer.ok ? this.answerView(answer.value, session, i18n) : html`<ml-problem class="instead" .i18n=${i18n} .problem=${answer.problem}></ml-problem>`}
-      ${this.below && i18n.has('timeline.heading') ? this.below.sections(session, i18n).map((section, at) => (section && at < this.unrolled ? section() : nothing))
-        : html`<div id="below" class="later">${this.belowFailure ? html`<ml-problem .i18n=${i18n} .problem=${this.belowFailure}></ml-problem>` : nothing}</div>`}`;
+      ${this.below && this.i18nBelow ? this.below.sections(session, this.i18nBelow).map((section, at) => (section && at < this.unrolled ? section() : nothing))
+        : html`<div id=${this.standing < FIRST_SCREEN ? nothing : 'below'} class="later">${this.belowFailure ? html`<ml-problem .i18n=${i18n} .problem=${this.belowFailure}></ml-problem>` : nothing}</div>`}`;
   }
 
   // Its element comes with the first error; until then this is an empty section.
@@ -269,15 +278,16 @@ export class MemoryLedger extends LitElement {
   private snapshotView(session: Session, snapshot: SnapshotFile, i18n: I18n): TemplateResult {
     void this.loadBelow(); // has the timeline
     void loadView('snapshot_view');
-    return html`<section class="error"><ml-snapshot .i18n=${i18n} .snapshot=${snapshot} .report=${session.answer.ok ? session.answer.value : undefined}></ml-snapshot></section>`;
+    return html`<section class="error"><ml-snapshot .i18n=${this.i18nBelow ?? i18n} .snapshot=${snapshot} .report=${session.answer.ok ? session.answer.value : undefined}></ml-snapshot></section>`;
   }
 
-  private answerView(report: Report, session: Session, i18n: I18n): TemplateResult {
+  private answerView(report: Report, session: Session, i18n: I18n): TemplateResult | typeof nothing {
     const gpu = report.verdict.gpu_name ?? report.verdict.gpu;
+    if (this.standing < 3) return nothing;
     return html`<section class="first">
         <ml-verdict .i18n=${i18n} .report=${report} .modelName=${modelName(session.request.model, i18n)}></ml-verdict>
         <ml-figures .i18n=${i18n} .peaks=${report.peaks}></ml-figures></section>
-      <section><ml-capacity-bar .i18n=${i18n} .report=${report} .gpuName=${gpu}></ml-capacity-bar></section>`;
+      ${this.standing > 3 ? html`<section><ml-capacity-bar .i18n=${i18n} .report=${report} .gpuName=${gpu}></ml-capacity-bar></section>` : nothing}`;
   }
 
   private message(said: Said | undefined, i18n: I18n): BoxMessage | undefined {

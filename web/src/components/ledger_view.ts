@@ -181,7 +181,7 @@ export class LedgerView extends LedgerElement {
 
   private letters(lines: readonly Line[]): TemplateResult {
     const used = new Set(lines.flatMap((line) => line.factors.map((factor) => factor.symbol)));
-    const known = [...used].filter((symbol) => this.i18n.maybe(`symbol.${symbol}`, '') !== '').sort((a, b) => a.localeCompare(b));
+    const known = [...used].filter((symbol) => this.i18n.maybe(`symbol.${symbol}`, '') !== '').sort((a, b) => (a.toLowerCase() < b.toLowerCase() ? -1 : 1));
     if (known.length === 0) return html``;
     return html`<p class="letters small soft"><span>${this.i18n.t('symbols.heading')}:</span>
       ${known.map((symbol) => html`<span><i>${symbol}</i> ${this.i18n.maybe(`symbol.${symbol}`, symbol)}</span>`)}</p>`;

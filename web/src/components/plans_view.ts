@@ -3,10 +3,9 @@
 import { css, html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
 import type { Plan, Plans, StepTime } from '../core/advice.js';
+import { adviceApart } from '../core/apart.js';
 import type { Core } from '../core/loader.js';
-import { SITE } from '../core/site.js';
 import type { Outcome, Recipe, Report } from '../core/types.js';
-import { inSlices, inWorker, type Ask } from '../state/helper.js';
 import { sameValue } from '../state/request.js';
 import { base, controls, tables } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
@@ -34,7 +33,6 @@ export class PlansView extends LedgerElement {
   @state() private fields: Readonly<Record<Field, string>> = { gpus: '', global_batch: '' };
   @state() private busy = false;
   @state() private answer: Outcome<Plans> | undefined;
-  private asking: Ask | undefined;
   private serial = 0;
 
   // Another model, card or sequence makes what was found stale.
@@ -51,11 +49,10 @@ export class PlansView extends LedgerElement {
   private async search(event: Event): Promise<void> {
     event.preventDefault();
     if (this.wrong('gpus') || this.wrong('global_batch')) return;
-    this.asking ??= inWorker(new URL('worker.js', SITE), inSlices((request) => this.core.advise(request)));
     const serial = ++this.serial;
     this.busy = true;
     const { recipe } = this.report;
-    const answer = await this.asking(JSON.stringify({ config: this.config, recipe, about: 'plans', gpus: Number(this.fields.gpus), global_batch: Number(this.fields.global_batch) }));
+    const answer = await adviceApart(this.core, { config: this.config, recipe, about: 'plans', gpus: Number(this.fields.gpus), global_batch: Number(this.fields.global_batch) });
     if (serial !== this.serial) return;
     this.busy = false;
     this.answer = answer as Outcome<Plans>;

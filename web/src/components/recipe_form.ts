@@ -11,6 +11,7 @@ import { expectedOf, readValue, sameValue, writeValue, type Defaults } from '../
 import { base, controls } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
 import { isNamed, marked, options, stepped } from './choices.js';
+import { drawn } from './drawn.js';
 import './problem_note.js';
 
 const WIDE = ['gpu', 'optimizer', 'targets', 'memory_limit_bytes'];
@@ -46,10 +47,15 @@ export class RecipeForm extends LedgerElement {
   @property({ attribute: false }) refused: Refused = new Map();
   @property({ attribute: false }) canUndo = false;
   @state() private invalid: ReadonlySet<string> = new Set();
+  @state() private unfolded = false; // what is folded is drawn after the rest
   @state() private help: { readonly name: string; readonly text: string; readonly url: string | undefined } | undefined;
 
   protected override willUpdate(changed: PropertyValues): void {
     if (changed.has('i18n') && (changed.get('i18n') as { lang: string } | undefined)?.lang !== this.i18n.lang) this.help = undefined;
+  }
+
+  protected override firstUpdated(): void {
+    void drawn().then(() => { this.unfolded = true; });
   }
 
   protected override render(): TemplateResult {
@@ -99,7 +105,7 @@ export class RecipeForm extends LedgerElement {
     const missing = group === 'gpus' && this.refused.has('dp=2');
     return html`<details class=${group} ?open=${open}><summary>${this.i18n.t(`form.${group}`)}</summary>
       ${missing ? html`<p class="small soft">${this.i18n.t('form.gpus.missing')}</p>` : nothing}
-      <div class="grid">${keys.map((key) => this.field(key))}</div></details>`;
+      ${open || this.unfolded ? html`<div class="grid">${keys.map((key) => this.field(key))}</div>` : nothing}</details>`;
   }
 
   private problemView(problem: Problem): TemplateResult {

@@ -91,13 +91,16 @@ function axis(frame: ChartFrame): SVGTemplateResult {
 }
 
 function bands(report: Drawn, frame: ChartFrame, i18n: I18n): SVGTemplateResult[] {
-  const { categories, points } = report.timeline;
-  const layers = stack<unknown, Point, number>().keys(categories.map((_, i) => i)).value((point, i) => point.categories[i] ?? 0)([...withEnd(report)]);
-  return layers.map((layer, i) => {
-    const shape = area<(typeof layer)[number]>().curve(curveStepAfter)
-      .x((d) => frame.x(d.data.event)).y0((d) => frame.y(d[0])).y1((d) => frame.y(d[1]));
-    if (!points.some((point) => (point.categories[i] ?? 0) > 0)) return svg``;
-    return svg`<path class="band c-${categories[i] ?? ''}" d=${shape(layer) ?? ''}></path>${bandLabel(layer, i18n.category(categories[i] ?? ''), frame)}`;
+  const { categories } = report.timeline;
+  const points = withEnd(report);
+  const used = categories.map((_, i) => i).filter((i) => points.some((point) => (point.categories[i] ?? 0) > 0));
+  const layers = stack<unknown, Point, number>().keys(used).value((point, i) => point.categories[i] ?? 0)(points);
+  const x = points.map((point) => frame.x(point.event));
+  return layers.map((layer, at) => {
+    const name = categories[used[at] ?? 0] ?? '';
+    const cells = withoutRepeats(layer.map((cell, i): Cell => ({ x: x[i] ?? 0, floor: frame.y(cell[0]), ceiling: frame.y(cell[1]) })));
+    const shape = area<Cell>().curve(curveStepAfter).digits(1).x((cell) => cell.x).y0((cell) => cell.floor).y1((cell) => cell.ceiling);
+    return svg`<path class="band c-${name}" d=${shape(cells) ?? ''}></path>${bandLabel(cells, i18n.category(name))}`;
   });
 }
 
@@ -107,31 +110,44 @@ function withEnd(report: Drawn): Point[] {
   return last ? [...report.timeline.points, { ...last, event: report.timeline.events }] : [];
 }
 
-type Layer = readonly { readonly 0: number; readonly 1: number; readonly data: Point }[];
+// A band from one point to the next, in the chart's coordinates: y grows downwards.
+interface Cell { readonly x: number; readonly floor: number; readonly ceiling: number }
 
-// A name inside the band, where it is thick and holds still for long enough.
-function bandLabel(layer: Layer, name: string, frame: ChartFrame): SVGTemplateResult {
+// A step holds until the next: what only holds on, to a twentieth of a pixel, is no step. The last one ends the band.
+function withoutRepeats(cells: readonly Cell[]): Cell[] {
+  let last: Cell | undefined;
+  return cells.filter((cell, i) => {
+    const repeats = last && i < cells.length - 1 && Math.abs(cell.floor - last.floor) < 0.05 && Math.abs(cell.ceiling - last.ceiling) < 0.05;
+    if (!repeats) last = cell;
+    return !repeats;
+  });
+}
+
+// A name inside the band, where it is thick and holds still for long enough. Runs of cells, each scored by its width and height as far
+// as a name makes use of them; a run is followed only while it may still be the best.
+function bandLabel(cells: readonly Cell[], name: string): SVGTemplateResult {
   const need = textWidth(name) + 12;
-  let best: { score: number; x: number; y: number } | undefined;
-  for (let i = 0; i < layer.length; ++i) {
+  let best = { score: 0, x: 0, y: 0 };
+  const score = (width: number, height: number): number => Math.min(width, 2 * need) * Math.min(height, 4 * LABEL_HEIGHT);
+  for (const [i, { x: from }] of cells.entries()) {
     let [floor, ceiling] = [Infinity, -Infinity];
-    const from = frame.x(layer[i]?.data.event ?? 0);
-    for (let j = i; j + 1 < layer.length; ++j) {
-      const cell = layer[j] as Layer[number];
-      floor = Math.min(floor, frame.y(cell[0]));
-      ceiling = Math.max(ceiling, frame.y(cell[1]));
-      if (floor - ceiling < LABEL_HEIGHT) break;
-      const to = frame.x(layer[j + 1]?.data.event ?? 0);
-      const score = Math.min(to - from, 2 * need) * Math.min(floor - ceiling, 4 * LABEL_HEIGHT);
-      if (to - from > need && score > (best?.score ?? 0)) best = { score, x: (from + to) / 2, y: (floor + ceiling) / 2 };
+    for (let j = i; j + 1 < cells.length; ++j) {
+      const cell = cells[j] as Cell;
+      floor = Math.min(floor, cell.floor);
+      ceiling = Math.max(ceiling, cell.ceiling);
+      const height = floor - ceiling;
+      if (height < LABEL_HEIGHT || score(Infinity, height) <= best.score) break;
+      const to = cells[j + 1]?.x ?? 0;
+      const reached = score(to - from, height);
+      if (to - from > need && reached > best.score) best = { score: reached, x: (from + to) / 2, y: (floor + ceiling) / 2 };
     }
   }
-  return best ? svg`<text class="inside" x=${best.x} y=${best.y + 4} text-anchor="middle">${name}</text>` : svg``;
+  return best.score > 0 ? svg`<text class="inside" x=${best.x} y=${best.y + 4} text-anchor="middle">${name}</text>` : svg``;
 }
 
 function curves(report: Drawn, frame: ChartFrame): SVGTemplateResult {
   const curve = (of: (point: Point) => number): string =>
-    line<Point>().curve(curveStepAfter).x((point) => frame.x(point.event)).y((point) => frame.y(of(point)))(withEnd(report)) ?? '';
+    line<Point>().curve(curveStepAfter).digits(1).x((point) => frame.x(point.event)).y((point) => frame.y(of(point)))(withEnd(report)) ?? '';
   return svg`<path class="reserved" d=${curve((point) => point.reserved_bytes)}></path>`;
 }
 

@@ -49,24 +49,28 @@ export class Core {
     return this.call('comparison', () => this.module.compare(JSON.stringify({ measured })));
   }
 
-  // JSON in and out; some tens of runs. For where there is no worker.
-  advise(request: string): string {
-    return this.module.advise(request);
+  // JSON in and out, advice after some tens of runs. For where there is no worker.
+  raw(call: 'advise' | 'predict', request: string): string {
+    return this.module[call](request);
   }
 
   private call<T>(name: string, run: () => string): Outcome<T> {
-    let answer: Record<string, unknown>;
     try {
       if (this.stopped) throw new PartMissing(true);
-      answer = JSON.parse(run()) as Record<string, unknown>;
+      return outcomeOf(run(), name);
     } catch (error) {
       const incomplete = error instanceof PartMissing;
       if (incomplete) this.stopped = error.halfWay;
       return { ok: false, problem: problem(incomplete ? 'core_incomplete' : 'core_crashed', { read: String(error) }) };
     }
-    if (answer['problem']) return { ok: false, problem: answer['problem'] as Problem };
-    return { ok: true, value: (answer[name] ?? answer) as T };
   }
+}
+
+// `name`: the member that holds the answer; where there is none the document itself is the answer.
+export function outcomeOf<T>(text: string, name: string): Outcome<T> {
+  const answer = JSON.parse(text) as Record<string, unknown>;
+  if (answer['problem']) return { ok: false, problem: answer['problem'] as Problem };
+  return { ok: true, value: (answer[name] ?? answer) as T };
 }
 
 function reasonFor(error: unknown, stderr: readonly string[]): Problem {

@@ -45,6 +45,9 @@ async function compiled(name: string): Promise<WebAssembly.Module> {
   return typed ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer());
 }
 
+// Compiling ends on the main thread, and starting begins there: a turn for each.
+const nextTurn = (): Promise<void> => new Promise((next) => setTimeout(next));
+
 // The rest finds memory, table and functions among the first part's exports, and puts its own functions into the table.
 async function instance(first: WebAssembly.Module, rest: WebAssembly.Module | undefined, imports: WebAssembly.Imports): Promise<WebAssembly.Instance> {
   const primary = await WebAssembly.instantiate(first, { ...imports, placeholder: PLACEHOLDERS });
@@ -61,6 +64,7 @@ export async function createModule(options: GlueOptions, extent: Extent): Promis
   const [{ default: glue }, first, rest] = await Promise.all([
     import(beside('ledger.js')) as Promise<{ default: Glue }>, compiled(main), other === undefined ? undefined : compiled(other),
   ]);
+  await nextTurn();
   return new Promise((resolve, reject) => {
     const instantiateWasm: Parameters<Glue>[0]['instantiateWasm'] = (imports, done) => {
       instance(first, rest, imports).then((started) => done(started, first), reject);

@@ -2,7 +2,7 @@
 
 import { html, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
-import type { Line, Recipe } from '../core/types.js';
+import type { Line, Report } from '../core/types.js';
 import './bars.js';
 import type { Row } from './bars.js';
 import { Figure, powers } from './figure.js';
@@ -59,8 +59,9 @@ export class ScoresFigure extends Figure {
   private real(): TemplateResult {
     const { i18n } = this;
     const seq = Math.min(this.seq, 8192);
-    const scores = (attention: string): number => this.lab.predict(TWO_LAYERS, { seq, attention }).at_peak.tensors.filter((line) => isSquare(line, seq)).reduce((all, line) => all + line.bytes, 0);
-    return html`<p class="note">${i18n.t('c12.note', { seq: i18n.format.count(seq), eager: this.gib(scores('eager')), flash: this.gib(scores('flash')) })}</p>`;
+    const scores = (report: Report | undefined): string => this.gib((report?.at_peak.tensors ?? []).filter((line) => isSquare(line, seq)).reduce((all, line) => all + line.bytes, 0));
+    return this.ofSteps(['eager', 'flash'].map((attention) => [TWO_LAYERS, { seq, attention }]),
+      (eager, flash) => html`<p class="note">${i18n.t('c12.note', { seq: i18n.format.count(seq), eager: scores(eager), flash: scores(flash) })}</p>`);
   }
 }
 
@@ -81,16 +82,15 @@ export class TradeFigure extends Figure {
       { name: i18n.t('c13.without', { bytes: this.gib(plain.activations.all) }), sum: this.flops(plain.compute.total), pieces: parts(plain.compute) },
       { name: i18n.t('c13.with', { bytes: this.gib(again.activations.layer_inputs) }), sum: this.flops(again.compute.total), pieces: parts(again.compute) },
     ];
-    const saved = this.real('none') - this.real('full');
     return html`<div class="controls">${this.slider('key.seq', powers(10, 15), this.seq, (seq) => i18n.format.count(seq), (seq) => (this.seq = seq))}</div>
       <ml-bars .i18n=${i18n} .label=${i18n.t('c13.title')} .rows=${rows}></ml-bars>
       ${this.said('c13.said', { more: i18n.format.percent(again.compute.total - plain.compute.total, plain.compute.total), fraction: `${i18n.format.count(again.compute.total / unit)}/${i18n.format.count(plain.compute.total / unit)}`, from: this.gib(plain.activations.all), to: this.gib(again.activations.layer_inputs) })}
-      <p class="note">${i18n.t('c13.note', { saved: this.gib(saved) })}</p>`;
+      ${this.real()}`;
   }
 
-  private real(checkpointing: string): number {
-    const recipe: Recipe = { method: 'lora', seq: this.seq, checkpointing };
-    return this.lab.predict(LLAMA_3_8B, recipe).peaks.allocated_bytes;
+  private real(): TemplateResult {
+    return this.ofSteps(['none', 'full'].map((checkpointing) => [LLAMA_3_8B, { method: 'lora', seq: this.seq, checkpointing }]),
+      (none, full) => html`<p class="note">${this.i18n.t('c13.note', { saved: this.gib((none?.peaks.allocated_bytes ?? 0) - (full?.peaks.allocated_bytes ?? 0)) })}</p>`);
   }
 
   private flops(work: number): string {

@@ -2,7 +2,7 @@
 
 import { html, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
-import type { Recipe } from '../core/types.js';
+import type { Report } from '../core/types.js';
 import './bars.js';
 import type { Piece, Row } from './bars.js';
 import { Figure, powers } from './figure.js';
@@ -122,8 +122,9 @@ export class MethodsFigure extends Figure {
   // What frameworks really hold for the same, at the end of loading.
   private beside(): TemplateResult {
     const { i18n } = this;
-    const stored = (recipe: Recipe): number => this.lab.predict(LLAMA_3_8B, { method: 'qlora', seq: 128, rank: this.rank, ...recipe }).phases[0]?.end_bytes ?? 0;
-    return html`<p class="note">${i18n.t('c7.note', { plain: this.gb(stored({ prepare_kbit: false })), prepared: this.gb(stored({ prepare_kbit: true })) })}</p>`;
+    const stored = (report: Report | undefined): string => this.gb(report?.phases[0]?.end_bytes ?? 0);
+    return this.ofSteps([false, true].map((prepare_kbit) => [LLAMA_3_8B, { method: 'qlora', seq: 128, rank: this.rank, prepare_kbit }]),
+      (plain, prepared) => html`<p class="note">${i18n.t('c7.note', { plain: stored(plain), prepared: stored(prepared) })}</p>`);
   }
 }
 

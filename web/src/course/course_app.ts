@@ -1,4 +1,7 @@
 // course_app.ts - <ml-course>: the course page. One column of parts, each with its figures; the lab is opened once.
+//
+// Claims are drawn one after the other, each when the one before it stands whole: a phone can draw and take input in between, and nothing
+// moves that was drawn.
 
 import { css, html, LitElement, nothing, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
@@ -10,6 +13,8 @@ import { browserLang, I18n, loadTexts } from '../i18n/i18n.js';
 import { base, controls } from '../styles/shared.js';
 import type { Lang } from '../state/request.js';
 import { PARTS, type Claim, type Part } from './claims.js';
+import { drawn } from '../components/drawn.js';
+import type { Figure } from './figure.js';
 import { openLab, type Lab } from './lab.js';
 import { readPlace, writePlace, type Place } from './place.js';
 import '../components/problem_note.js';
@@ -22,6 +27,12 @@ import './oom_figure.js';
 import './precision_figures.js';
 import './ranks_figure.js';
 import './self_test.js';
+
+const CLAIMS = PARTS.flatMap(({ claims }) => claims);
+const placeOf = ({ ids, figure }: Claim): string => ids[0]?.toLowerCase() ?? figure;
+
+// Whether a link to `place` means this claim, or the part that it begins.
+const isAt = (claim: Claim, place: string): boolean => placeOf(claim) === place || PARTS.some(({ id, claims }) => id === place && claims[0] === claim);
 
 @customElement('ml-course')
 export class CourseApp extends LitElement {
@@ -53,26 +64,36 @@ export class CourseApp extends LitElement {
   @state() private i18n: I18n | undefined;
   @state() private lab: Lab | undefined;
   @state() private failure: Problem | undefined;
+  @state() private standing = 0; // claims that are drawn so far
   private place: Place = readPlace(location.hash);
+  private spoke: Promise<void> | undefined;
   private spoken: Lang | undefined; // the language last asked for
 
   override connectedCallback(): void {
     super.connectedCallback();
     window.addEventListener('hashchange', this.moved);
-    void this.speak(this.place.lang ?? browserLang());
+    window.addEventListener('beforeprint', this.drawAll);
+    this.spoke = this.speak(this.place.lang ?? browserLang());
     void this.open();
   }
 
   override disconnectedCallback(): void {
     super.disconnectedCallback();
     window.removeEventListener('hashchange', this.moved);
+    window.removeEventListener('beforeprint', this.drawAll);
   }
 
   private async open(): Promise<void> {
     try {
-      this.lab = await openLab();
-      await this.updateComplete;
-      requestAnimationFrame(() => this.scrollToPlace());
+      [this.lab] = await Promise.all([openLab(), this.spoke]);
+      for (const claim of CLAIMS) {
+        if (this.standing === CLAIMS.length) break; // about to be printed
+        this.standing += 1;
+        await this.updateComplete;
+        if (this.place.at && isAt(claim, this.place.at)) this.scrollToPlace();
+        await this.renderRoot.querySelector<Figure>(claim.figure)?.whole();
+        await drawn();
+      }
     } catch (error) {
       this.failure = error instanceof CoreFailure ? error.problem : problem('core_crashed', { read: String(error) });
     }
@@ -88,6 +109,10 @@ export class CourseApp extends LitElement {
     document.title = `${this.i18n.t('course.title')} · ${this.i18n.t('page.title')}`;
     document.querySelector('meta[name=description]')?.setAttribute('content', this.i18n.t('course.lead'));
   }
+
+  private readonly drawAll = (): void => {
+    if (this.lab) this.standing = CLAIMS.length;
+  };
 
   private readonly moved = (): void => {
     this.place = readPlace(location.hash);
@@ -114,24 +139,27 @@ export class CourseApp extends LitElement {
         <span class="pair" role="group" aria-label=${i18n.t('lang.label')}>
           <button lang="en" aria-pressed=${i18n.lang === 'en' ? 'true' : 'false'} @click=${() => this.choose('en')}>English</button>
           <button lang="zh-Hans" aria-pressed=${i18n.lang === 'zh' ? 'true' : 'false'} @click=${() => this.choose('zh')}>中文</button></span></header>
-      <main>
+      <main aria-busy=${this.standing < CLAIMS.length && !this.failure ? 'true' : 'false'}>
         <h1>${i18n.t('course.title')}</h1><p class="lead">${i18n.t('course.lead')}</p>
         <nav aria-label=${i18n.t('course.contents')}><ol>${PARTS.map(({ id }) => html`<li><a href=${writePlace({ ...this.place, at: id })}>${i18n.t(`part.${id}`)}</a></li>`)}</ol></nav>
         ${this.failure ? html`<div class="failure" role="alert"><ml-problem .i18n=${i18n} .problem=${this.failure}></ml-problem></div>`
-          : this.lab ? PARTS.map((part) => this.section(part, i18n, this.lab as Lab)) : html`<p class="loading" aria-busy="true">${i18n.t('course.loading')}</p>`}
+          : html`${this.lab ? PARTS.map((part) => this.section(part, i18n, this.lab as Lab)) : nothing}
+            ${this.standing < CLAIMS.length ? html`<p class="loading">${this.lab ? nothing : i18n.t('course.loading')}</p>` : nothing}`}
       </main>
       <footer><p>${i18n.t('page.private')} ${i18n.t('units.hint')}. ${this.lab ? i18n.t('page.version', { version: this.lab.core.catalogue.version }) : nothing}</p></footer>
     </div>`;
   }
 
-  private section({ id, claims }: Part, i18n: I18n, lab: Lab): TemplateResult {
+  private section({ id, claims }: Part, i18n: I18n, lab: Lab): TemplateResult | typeof nothing {
+    const shown = claims.filter((claim) => CLAIMS.indexOf(claim) < this.standing);
+    if (shown.length === 0) return nothing;
     return html`<section aria-labelledby=${id}><h2 id=${id}>${i18n.t(`part.${id}`)}</h2><p class="intro">${i18n.t(`part.${id}.text`)}</p>
-      ${claims.map((claim) => this.claim(claim, i18n, lab, claim.title !== `part.${id}`))}</section>`;
+      ${shown.map((claim) => this.claim(claim, i18n, lab, claim.title !== `part.${id}`))}</section>`;
   }
 
   private claim(claim: Claim, i18n: I18n, lab: Lab, titled: boolean): TemplateResult {
     const tag = unsafeStatic(claim.figure);
-    const at = claim.ids[0]?.toLowerCase() ?? claim.figure;
+    const at = placeOf(claim);
     return html`<article id=${at} class=${titled ? '' : 'bare'}>
       ${titled ? html`<h3>${i18n.t(claim.title)}<span class="id">${claim.ids.length > 0 ? html`<a href=${writePlace({ ...this.place, at })} aria-label=${`${i18n.t('course.link')}: ${claim.ids.join(', ')}`}>${claim.ids.join(' ')}</a>` : nothing}</span></h3>
         <p class="text">${i18n.t(claim.text)}</p>` : nothing}

@@ -1,9 +1,11 @@
 // figure.ts - the parent of the course's figures: the lab to ask, the language to speak, and the pieces they share.
 
 import { css, html, type TemplateResult } from 'lit';
-import { property } from 'lit/decorators.js';
+import { property, state } from 'lit/decorators.js';
 import { LedgerElement } from '../components/base.js';
+import { digits } from '../format/format.js';
 import { base, categories, controls, tables } from '../styles/shared.js';
+import type { Recipe, Report } from '../core/types.js';
 import type { Key } from '../i18n/i18n.js';
 import type { Lab } from './lab.js';
 
@@ -27,23 +29,49 @@ export abstract class Figure extends LedgerElement {
   static override styles = figureStyles;
 
   @property({ attribute: false }) lab!: Lab;
+  @state() private failure: unknown;
+  private lastSaid: TemplateResult | undefined; // of steps
+  private waiting: Promise<unknown> | undefined; // for steps
 
   protected abstract figure(): TemplateResult;
 
+  // Drawn, and nothing in it is still to be answered.
+  async whole(): Promise<void> {
+    do {
+      await this.waiting;
+      await this.updateComplete;
+    } while (this.waiting);
+  }
+
+  // What is said of real steps, once they are traced; until then what was said last.
+  protected ofSteps(asked: readonly (readonly [config: object, recipe: Recipe])[], say: (...reports: readonly Report[]) => TemplateResult): TemplateResult {
+    const answers = asked.map(([config, recipe]) => this.lab.predict(config, recipe));
+    const missing = answers.filter((answer) => answer instanceof Promise);
+    if (missing.length === 0) return (this.lastSaid = say(...(answers as Report[])));
+    const waiting = Promise.all(missing).catch((error: unknown) => { this.failure = error; }).then(() => {
+      if (this.waiting !== waiting) return; // asked anew meanwhile
+      this.waiting = undefined;
+      this.requestUpdate();
+    });
+    this.waiting = waiting;
+    return this.lastSaid ?? html`<p class="note" aria-busy="true">${this.i18n.t('course.tracing')}</p>`;
+  }
+
   protected override render(): TemplateResult {
     try {
+      if (this.failure !== undefined) throw this.failure;
       return this.figure();
     } catch (error) {
       return html`<p role="alert">${this.i18n.t('course.broken', { read: String(error) })}</p>`;
     }
   }
 
-  protected gb(bytes: number, digits = 1): string {
-    return quantity(bytes / 1e9, digits, 'GB', this.i18n.lang);
+  protected gb(bytes: number, decimals = 1): string {
+    return `${digits(bytes / 1e9, decimals)} GB`;
   }
 
-  protected gib(bytes: number, digits = 1): string {
-    return quantity(bytes / 2 ** 30, digits, 'GiB', this.i18n.lang);
+  protected gib(bytes: number, decimals = 1): string {
+    return `${digits(bytes / 2 ** 30, decimals)} GiB`;
   }
 
   protected select<T extends string>(label: Key, values: readonly T[], value: T, name: (value: T) => string, set: (value: T) => void): TemplateResult {
@@ -70,11 +98,6 @@ export abstract class Figure extends LedgerElement {
     const parts = this.i18n.t(key, marked).split('\0');
     return html`<p class="said" role="status">${parts.map((part, i) => (i % 2 === 0 ? part : html`<b>${values[part]}</b>`))}</p>`;
   }
-}
-
-function quantity(value: number, digits: number, unit: string, lang: string): string {
-  const text = new Intl.NumberFormat(lang === 'zh' ? 'zh-Hans' : 'en', { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value);
-  return `${text} ${unit}`;
 }
 
 export const powers = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => 2 ** (from + i));

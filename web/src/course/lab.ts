@@ -1,22 +1,21 @@
-// lab.ts - what figures ask the core: lessons (rules of thumb, number formats) and predictions of real steps.
+// lab.ts - what figures ask the core: lessons (rules of thumb, number formats), answered at once, and predictions of real steps, which
+// are traced in a thread of their own (core/apart.ts).
 //
 // Requests of the course are fixed but for numbers within the fields' bounds, so that a Problem is a fault of the page
 // and is thrown; figures show it instead of themselves.
 
-import { loadCore, type Core } from '../core/loader.js';
-import type { Recipe, Report } from '../core/types.js';
-import { defaultsOf } from '../state/defaults.js';
-import type { Defaults } from '../state/request.js';
+import { predictApart, prepareApart } from '../core/apart.js';
+import { loadFirst, type Core } from '../core/loader.js';
+import type { Outcome, Recipe, Report } from '../core/types.js';
 import { createLessonModule, type LessonModule } from './lesson_module.js';
 import type { CourseLedger, Cut, FormatRow, Scaling, Stored, TensorBytes, Update } from './lesson_types.js';
 
 export class Lab {
   readonly formats: readonly FormatRow[];
-  readonly defaults: Defaults;
+  private readonly traced = new Map<string, Outcome<Report> | Promise<void>>();
 
   constructor(readonly core: Core, private readonly module: LessonModule) {
     this.formats = this.ask<{ formats: readonly FormatRow[] }>({ about: 'formats' }).formats;
-    this.defaults = defaultsOf(core.catalogue);
   }
 
   tensor(shape: readonly number[]): TensorBytes {
@@ -43,11 +42,17 @@ export class Lab {
     return this.ask({ about: 'scaling', gradients, scale });
   }
 
-  // A real step, traced: the report of the stack `hf` unless the recipe says otherwise.
-  predict(config: object, recipe: Recipe): Report {
-    const outcome = this.core.predict(JSON.stringify(config), recipe, 1);
-    if (!outcome.ok) throw new Error(JSON.stringify(outcome.problem));
-    return outcome.value;
+  // A real step, traced: the report of the stack `hf` unless the recipe says otherwise; or when it will be known.
+  predict(config: object, recipe: Recipe): Report | Promise<void> {
+    const text = JSON.stringify(config);
+    const key = JSON.stringify([text, recipe]);
+    const known = this.traced.get(key);
+    if (known instanceof Promise) return known;
+    if (known?.ok) return known.value;
+    if (known) throw new Error(JSON.stringify(known.problem));
+    const asked = predictApart(this.core, text, recipe, 1).then((outcome) => void this.traced.set(key, outcome));
+    this.traced.set(key, asked);
+    return asked;
   }
 
   private ask<T>(request: object): T {
@@ -58,6 +63,7 @@ export class Lab {
 }
 
 export async function openLab(): Promise<Lab> {
-  const [core, module] = await Promise.all([loadCore(), createLessonModule()]);
+  const [core, module] = await Promise.all([loadFirst(), createLessonModule()]);
+  prepareApart(core);
   return new Lab(core, module);
 }

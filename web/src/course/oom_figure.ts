@@ -2,7 +2,7 @@
 
 import { html, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
-import type { Recipe } from '../core/types.js';
+import type { Recipe, Report } from '../core/types.js';
 import { Figure, powers } from './figure.js';
 import { LLAMA_3_8B } from './models.js';
 
@@ -37,9 +37,12 @@ export class OomFigure extends Figure {
   }
 
   private answer(): TemplateResult {
-    const { i18n } = this;
     const recipe: Recipe = { ...CASES[this.run].recipe, seq: this.seq, memory_limit_bytes: this.card * 1e9, ...(this.run === 'generate' ? { no_grad: this.noGrad } : {}) };
-    const { verdict, peaks, at_peak } = this.lab.predict(LLAMA_3_8B, recipe);
+    return this.ofSteps([[LLAMA_3_8B, recipe]], (report) => (report ? this.saidOf(report) : html``));
+  }
+
+  private saidOf({ verdict, peaks, at_peak }: Report): TemplateResult {
+    const { i18n } = this;
     const oom = verdict.out_of_memory;
     if (!oom) return this.said('c14.fits', { card: `${this.card} GB`, peak: this.i18n.format.decimal(peaks.allocated_bytes) });
     return this.said('c14.said', {

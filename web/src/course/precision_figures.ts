@@ -2,7 +2,7 @@
 
 import { html, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
-import type { Line } from '../core/types.js';
+import type { Line, Report } from '../core/types.js';
 import { Figure } from './figure.js';
 import { TWO_LAYERS } from './models.js';
 import { numberText, power } from './number_text.js';
@@ -70,21 +70,20 @@ export class AutocastFigure extends Figure {
 
   protected override figure(): TemplateResult {
     const { i18n } = this;
-    const lines = this.lines();
-    const rows = SEEN.map(({ id, of }) => ({ id, found: lines.filter(of) }));
+    // Two moments: where activations are the most, and where gradients are.
+    const recipe = { precision: this.precision, attention: 'eager' };
     return html`<div class="controls">${this.select('key.precision', AUTOCASTS, this.precision, (value) => i18n.t(`c24.${value}`), (value) => (this.precision = value))}</div>
-      <div class="scroll" tabindex="0" role="region" aria-label=${i18n.t('c24.table')}><table><caption class="visually-hidden">${i18n.t('c24.table')}</caption>
-        <thead><tr><th scope="col">${i18n.t('c24.what')}</th><th scope="col">${i18n.t('c24.dtype')}</th><th scope="col">${i18n.t('c24.example')}</th></tr></thead>
-        <tbody>${rows.map(({ id, found }) => html`<tr><th scope="row">${i18n.t(`c24.${id}`)}</th><td><code>${[...new Set(found.map((line) => line.dtype))].join(', ') || '–'}</code></td>
-          <td class="soft"><code>${found[0]?.name ?? ''}</code></td></tr>`)}</tbody></table></div>
+      ${this.ofSteps([[TWO_LAYERS, { ...recipe, seq: 8192 }], [{ ...TWO_LAYERS, vocab_size: 128256 }, { ...recipe, seq: 512 }]], (forward, backward) => this.table(forward, backward))}
       <p class="note">${i18n.t('c24.note')}</p>`;
   }
 
-  // Two moments: where activations are the most, and where gradients are.
-  private lines(): readonly Line[] {
-    const recipe = { precision: this.precision, attention: 'eager' };
-    const forward = this.lab.predict(TWO_LAYERS, { ...recipe, seq: 8192 }).at_peak.tensors;
-    const backward = this.lab.predict({ ...TWO_LAYERS, vocab_size: 128256 }, { ...recipe, seq: 512 }).at_peak.tensors;
-    return [...forward.filter((line) => line.category === 'activations'), ...backward.filter((line) => line.category !== 'activations')];
+  private table(forward: Report | undefined, backward: Report | undefined): TemplateResult {
+    const { i18n } = this;
+    const lines = [...(forward?.at_peak.tensors ?? []).filter((line) => line.category === 'activations'), ...(backward?.at_peak.tensors ?? []).filter((line) => line.category !== 'activations')];
+    const rows = SEEN.map(({ id, of }) => ({ id, found: lines.filter(of) }));
+    return html`<div class="scroll" tabindex="0" role="region" aria-label=${i18n.t('c24.table')}><table><caption class="visually-hidden">${i18n.t('c24.table')}</caption>
+        <thead><tr><th scope="col">${i18n.t('c24.what')}</th><th scope="col">${i18n.t('c24.dtype')}</th><th scope="col">${i18n.t('c24.example')}</th></tr></thead>
+        <tbody>${rows.map(({ id, found }) => html`<tr><th scope="row">${i18n.t(`c24.${id}`)}</th><td><code>${[...new Set(found.map((line) => line.dtype))].join(', ') || '–'}</code></td>
+          <td class="soft"><code>${found[0]?.name ?? ''}</code></td></tr>`)}</tbody></table></div>`;
   }
 }

@@ -2,7 +2,7 @@
 
 import { html, type TemplateResult } from 'lit';
 import { customElement, state } from 'lit/decorators.js';
-import type { Recipe } from '../core/types.js';
+import type { Recipe, Report } from '../core/types.js';
 import './bars.js';
 import type { Row } from './bars.js';
 import { Figure, powers } from './figure.js';
@@ -42,8 +42,9 @@ export class RanksFigure extends Figure {
   // The same two runs traced: what rank 0 holds, with PyTorch's own buffers. bf16 without a master copy.
   private real(): TemplateResult {
     const recipe: Recipe = { dp: this.gpus, seq: this.seq, checkpointing: 'full' };
-    const peak = (more: Recipe): string => this.gb(this.lab.predict(LLAMA_3_8B, { ...recipe, ...more }).peaks.allocated_bytes);
-    return html`<p class="note">${this.i18n.t('c16.note', { ddp: peak({ method: 'lora' }), fsdp: peak({ fsdp: 2, precision: 'fp32' }) })}</p>`;
+    const peak = (report: Report | undefined): string => this.gb(report?.peaks.allocated_bytes ?? 0);
+    return this.ofSteps([[LLAMA_3_8B, { ...recipe, method: 'lora' }], [LLAMA_3_8B, { ...recipe, fsdp: 2, precision: 'fp32' }]],
+      (ddp, fsdp) => html`<p class="note">${this.i18n.t('c16.note', { ddp: peak(ddp), fsdp: peak(fsdp) })}</p>`);
   }
 }
 

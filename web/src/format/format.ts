@@ -8,15 +8,21 @@ export const GIB = 1024 * MIB;
 
 const LOCALE: Readonly<Record<Lang, string>> = { en: 'en', zh: 'zh-Hans' };
 
-const STYLES = {
-  whole: { maximumFractionDigits: 0 },
-  hundredths: { minimumFractionDigits: 2, maximumFractionDigits: 2 },
-  three: { notation: 'compact', maximumSignificantDigits: 3 },
-  share: { style: 'percent', minimumFractionDigits: 1, maximumFractionDigits: 1 },
-} as const;
+const COMPACT = { notation: 'compact', maximumSignificantDigits: 3 } as const;
+
+// Both languages write 1,234,567.80, rounded as the shortest decimal that names the number is; `shift`: powers of ten to move the point by.
+// This is Intl's answer (a test compares), without the time that a page's first Intl.NumberFormat takes to look up every locale there is,
+// which is as long as all else on the first screen.
+export function digits(value: number, decimals: number, shift = 0): string {
+  const size = Math.abs(value);
+  const rounded = size < 1e-6 ? '0' : String(Math.round(Number(`${size}e${decimals + shift}`)));
+  const all = rounded.padStart(decimals + 1, '0');
+  const whole = all.slice(0, all.length - decimals).replace(/\B(?=(\d{3})+$)/g, ',');
+  return `${value < 0 ? '-' : ''}${whole}${decimals > 0 ? `.${all.slice(-decimals)}` : ''}`;
+}
 
 export class Format {
-  private readonly made: Partial<Record<keyof typeof STYLES, Intl.NumberFormat>> = {}; // each is made when first asked for: they take a while
+  private compact: Intl.NumberFormat | undefined;
 
   constructor(private readonly lang: Lang, readonly units: Units) {}
 
@@ -26,29 +32,29 @@ export class Format {
   }
 
   exact(value: number): string {
-    return `${this.signed(value, this.in('whole', Math.abs(value)))} B`;
+    return `${this.signed(value, digits(Math.abs(value), 0))} B`;
   }
 
   // "8.03B", as models are called by their size.
   short(value: number): string {
-    return this.in('three', value);
+    return (this.compact ??= new Intl.NumberFormat(LOCALE[this.lang], COMPACT)).format(value);
   }
 
   // The largest unit that leaves a whole one, two decimals always, so that columns line up.
   binary(value: number): string {
     const size = Math.abs(value);
-    if (size >= GIB) return `${this.signed(value, this.in('hundredths', size / GIB))} GiB`;
-    if (size >= MIB) return `${this.signed(value, this.in('hundredths', size / MIB))} MiB`;
-    if (size >= KIB) return `${this.signed(value, this.in('hundredths', size / KIB))} KiB`;
+    if (size >= GIB) return `${this.signed(value, digits(size / GIB, 2))} GiB`;
+    if (size >= MIB) return `${this.signed(value, digits(size / MIB, 2))} MiB`;
+    if (size >= KIB) return `${this.signed(value, digits(size / KIB, 2))} KiB`;
     return this.exact(value);
   }
 
   // The units of data sheets: 1 GB = 10^9 bytes.
   decimal(value: number): string {
     const size = Math.abs(value);
-    if (size >= 1e9) return `${this.signed(value, this.in('hundredths', size / 1e9))} GB`;
-    if (size >= 1e6) return `${this.signed(value, this.in('hundredths', size / 1e6))} MB`;
-    return size >= 1e3 ? `${this.signed(value, this.in('hundredths', size / 1e3))} kB` : this.exact(value);
+    if (size >= 1e9) return `${this.signed(value, digits(size / 1e9, 2))} GB`;
+    if (size >= 1e6) return `${this.signed(value, digits(size / 1e6, 2))} MB`;
+    return size >= 1e3 ? `${this.signed(value, digits(size / 1e3, 2))} kB` : this.exact(value);
   }
 
   // "66.54–66.90 GiB"; each with its unit where they differ.
@@ -64,15 +70,11 @@ export class Format {
   }
 
   count(value: number): string {
-    return this.in('whole', value);
+    return digits(value, 0);
   }
 
   percent(part: number, whole: number): string {
-    return this.in('share', whole === 0 ? 0 : part / whole);
-  }
-
-  private in(style: keyof typeof STYLES, value: number): string {
-    return (this.made[style] ??= new Intl.NumberFormat(LOCALE[this.lang], STYLES[style])).format(value);
+    return `${digits(whole === 0 ? 0 : part / whole, 1, 2)}%`;
   }
 
   private signed(value: number, digits: string): string {

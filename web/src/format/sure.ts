@@ -2,6 +2,7 @@
 
 import type { Report } from '../core/types.js';
 import type { I18n } from '../i18n/i18n.js';
+import { digits } from './format.js';
 import { PUBLISHED, TRACES, type Spread } from '../state/evidence.js';
 
 const CUTS = ['dp', 'tp', 'pp', 'cp', 'ep'];
@@ -25,8 +26,12 @@ export function sureText({ model, recipe }: Report, i18n: I18n): string {
 
 // "−4.4 % to +6.6 %", or that they are equal.
 function off({ low, high }: Spread, i18n: I18n): string {
-  const percent = new Intl.NumberFormat(i18n.lang, { style: 'percent', maximumFractionDigits: 2, signDisplay: 'exceptZero' });
   if (low === 0 && high === 0) return i18n.t('sure.equal');
   if (Math.max(-low, high) < SLIGHT) return i18n.t('sure.slight');
-  return i18n.t('sure.off', { low: percent.format(low), high: percent.format(high) });
+  return i18n.t('sure.off', { low: signed(low), high: signed(high) });
+}
+
+function signed(share: number): string {
+  const text = digits(share, 2, 2).replace(/\.?0+$/, '');
+  return `${Number(text) > 0 ? '+' : ''}${Number(text) === 0 ? '0' : text}%`;
 }

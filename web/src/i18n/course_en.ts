@@ -6,6 +6,7 @@ export const courseEn = {
   'course.calculator': 'Open the calculator',
   'course.contents': 'On this page',
   'course.loading': 'Loading the core …',
+  'course.tracing': 'Tracing the step …',
   'course.broken': 'This figure could not be computed: {read}',
   'course.source': 'Where this comes from:',
   'course.claim': 'Claim {id}',

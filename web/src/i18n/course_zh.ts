@@ -8,6 +8,7 @@ export const courseZh: Record<keyof typeof courseEn, string> = {
   'course.calculator': '打开计算器',
   'course.contents': '本页内容',
   'course.loading': '正在加载核心……',
+  'course.tracing': '正在追踪这一步……',
   'course.broken': '这张图算不出来：{read}',
   'course.source': '出处：',
   'course.claim': '论点 {id}',

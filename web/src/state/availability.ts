@@ -1,9 +1,10 @@
 // availability.ts - which values of a recipe key the core computes next to the present recipe, found out by asking it.
 //
-// The question is put with one tiny layer instead of the model, so that the whole table takes some tens of
-// milliseconds, one at a time; undefined when the answer is no longer wanted. A value
-// counts as missing only when the core's refusal names its key: others may be what stands in the way.
+// The question is put with one tiny layer instead of the model, so that the whole table takes some tens of milliseconds of
+// the core's thread, one at a time; undefined when the answer is no longer wanted. A value counts as missing only when the
+// core's refusal names its key: others may be what stands in the way.
 
+import { predictApart } from '../core/apart.js';
 import type { Core } from '../core/loader.js';
 import type { Problem, Recipe, RecipeKey, RecipeValue } from '../core/types.js';
 
@@ -15,9 +16,8 @@ export async function refusedValues(core: Core, recipe: Recipe, config: string, 
   const tiny = tinyLike(config);
   for (const key of core.catalogue.recipe_keys) {
     for (const value of valuesOf(key)) {
-      await new Promise((next) => setTimeout(next)); // a turn for each, so that typing is never waited for
+      const outcome = await predictApart(core, tiny, { ...recipe, seq: 16, batch: 1, [key.name]: value }, 1);
       if (!wanted()) return undefined;
-      const outcome = core.predict(tiny, { ...recipe, seq: 16, batch: 1, [key.name]: value }, 1);
       if (!outcome.ok && outcome.problem.code === 'unsupported_recipe' && outcome.problem.where === key.name) refused.set(`${key.name}=${value}`, outcome.problem);
     }
   }
