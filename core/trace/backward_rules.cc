@@ -247,9 +247,12 @@ void never(Node&, const Gradients&, Gradients&) {}
 
 namespace {
 
-// Gradients like q, k and v from that of the result in its layout; `scratch` lives for the call.
-template <class Scratch>
-void fused_attention(OpKind op, Node& node, const Gradients& in, Gradients& out, Scratch scratch) {
+using FusedScratch = std::array<Tensor, 4>;
+
+// Gradients like q, k and v from that of the result in its layout; `scratch` lives for the call, and the kernel is
+// given the first two of it.
+void fused_attention(OpKind op, Node& node, const Gradients& in, Gradients& out,
+                     FusedScratch (*scratch)(Tape& tape, const Tensor& q, const Tensor& k)) {
   Tape& tape = *node.tape;
   std::array<Tensor, 7> saved;
   for (std::size_t i = 0; i < saved.size(); ++i)
@@ -259,21 +262,20 @@ void fused_attention(OpKind op, Node& node, const Gradients& in, Gradients& out,
     const auto strides = elementwise_strides(saved[i].shape(), saved[i]);  // empty_like
     out[i] = tape.empty(op, saved[i].shape(), saved[i].dtype(), strides ? &*strides : nullptr);
   }
-  [[maybe_unused]] const auto held = scratch(tape, saved[0], saved[1]);
-  const Tensor plan = op == OpKind::cudnn_attention_backward ? tape.cudnn_scratch() : Tensor();
+  const FusedScratch held = scratch(tape, saved[0], saved[1]);
   const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
   const std::array<const Tensor*, 6> inputs{&gradient_heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]};
-  const std::array<const Tensor*, 4> outputs{&out[0], &out[1], &out[2], &plan};
-  tape.run(op, inputs, std::span(outputs).first(plan ? 4 : 3), node.attr);
+  const std::array<const Tensor*, 5> outputs{&out[0], &out[1], &out[2], &held[0], &held[1]};
+  tape.run(op, inputs, std::span(outputs).first(held[1] ? 5 : held[0] ? 4 : 3), node.attr);
 }
 
 // Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all
 // query heads before they are summed into the key/value heads.
-std::array<Tensor, 4> flash_scratch(Tape& tape, const Tensor& q, const Tensor& k) {
+FusedScratch flash_scratch(Tape& tape, const Tensor& q, const Tensor& k) {
   const Dim b = q.dim(0), nh = q.dim(1), s = q.dim(2), d = q.dim(3);
   const Dim padded_s{round_up(s.size, 128), s.size % 128 == 0 ? s.sym : Sym::none};
   const Dim padded_d{round_up(d.size, 32), d.size % 32 == 0 ? d.sym : Sym::none};
-  std::array<Tensor, 4> held;
+  FusedScratch held;
   held[0] = tape.scratch({b, nh, padded_s}, DType::f32);
   held[1] = tape.scratch({b, padded_s, nh, padded_d}, DType::f32);
   if (k.dim(1).size != nh.size) {
@@ -291,7 +293,7 @@ void flash_attention(Node& node, const Gradients& in, Gradients& out) {
 
 void cudnn_attention(Node& node, const Gradients& in, Gradients& out) {
   fused_attention(OpKind::cudnn_attention_backward, node, in, out,
-                  [](Tape&, const Tensor&, const Tensor&) { return 0; });
+                  [](Tape& tape, const Tensor&, const Tensor&) { return FusedScratch{tape.cudnn_scratch()}; });
 }
 
 // attention_backward.cu: delta in fp32. With fp32 gradients, the case sdpa sends here, the kernel accumulates into

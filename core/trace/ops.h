@@ -151,11 +151,11 @@ namespace ledger {
   X(image_blocks, "where.self")         /* in0[b,s] boolean; out0 int64 [b,s] = the number of the run of true that a place lies in, from 0 in every row, or -1 */ \
   /* attention, causal, scale a.x or, where that is 0, 1/sqrt(d); a.i[0] = dropout of the probabilities times 2^32, a.i[1] = 1: not causal: q[b,nh,s,d], k and v[b,nkv,c,d], query head i uses key/value head i*nkv/nh; of c >= s keys the last s belong to the queries: query i sees the first c - s + i + 1 */ \
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \
-  X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
+  X(flash_attention_backward, "_scaled_dot_product_flash_attention_backward") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv; perhaps out3 [b,nh,s up to 128] and out4 [b,s up to 128,nh,d up to 32], fp32 scratch memory: sums of dout out, and dq before it is rounded */ \
   X(efficient_attention, "_scaled_dot_product_efficient_attention") /* in q,k,v with as many heads, v of a width d of its own; out0 [b,nh,s,d] in [b,s,nh,d] order, out1 = logsumexp fp32 [b,nh,s rounded up to 32], written up to s; out2, out3: random state, not written. With in3 = bias [b,1,s,c], added to the scores, nothing is causal but by it */ \
-  X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward; with in6 = bias as forward */ \
+  X(efficient_attention_backward, "_scaled_dot_product_efficient_attention_backward") /* as flash_attention_backward, without scratch memory; with in6 = bias as forward */ \
   X(cudnn_attention, "_scaled_dot_product_cudnn_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2, out3: random state, not written; perhaps out4 = its plan's scratch memory */ \
-  X(cudnn_attention_backward, "_scaled_dot_product_cudnn_attention_backward") /* as flash_attention_backward; perhaps out3 = its plan's scratch memory */ \
+  X(cudnn_attention_backward, "_scaled_dot_product_cudnn_attention_backward") /* as flash_attention_backward, but perhaps out3 = its plan's scratch memory */ \
   /* fused, of the stack native */ \
   X(add_rms_norm, "fused_add_rms_norm") /* in0[..,h] residual, in1 = out2's view, in2 = weight[h]; in place out2 := in0 + in1, rounded; out0, out1 as rms_norm's of out2 */ \
   X(add_rms_norm_backward, "fused_add_rms_norm_backward") /* in gradient, x, rstd, weight, perhaps g = the gradient of x that came past the norm (out0's view); out0 = dx as rms_norm_backward's, plus g, perhaps out1 = dweight */ \

@@ -1,9 +1,9 @@
 // attention.cc - causal attention forward, by tiles of queries and keys with an online softmax (Milakov, Gimelshein
-// 2018; FlashAttention, Dao et al. 2022, algorithm 1).
+// 2018; FlashAttention, Dao et al. 2022, algorithm 1), where tensor cores do not take it (flash_forward.cc).
 #include <algorithm>
 #include <cmath>
 
-#include "probe/device/attention_head.h"
+#include "probe/device/flash.h"
 #include "probe/device/kernels.h"
 
 namespace ledger::LEDGER_DEVICE {
@@ -121,7 +121,8 @@ void attend(Call& call) {
 
 void attention(Call& call) {
   call.error = attention_refusal(call, 0, 3);
-  if (call.error == nullptr && in_fp32(call, call.in[0].dtype)) attend<float>(call);
+  if (call.error != nullptr || flash_forward(call)) return;
+  if (in_fp32(call, call.in[0].dtype)) attend<float>(call);
 }
 
 void cudnn_attention(Call& call) {

@@ -1,12 +1,12 @@
 // attention_backward.cc - gradients of causal attention: scores are made again from the logsumexp (FlashAttention, Dao
-// et al. 2022, algorithm 4).
+// et al. 2022, algorithm 4). Where tensor cores do not take it (flash_backward.cc).
 //
 // Two kernels: one takes 64 queries and walks over the keys for dQ, the other 64 keys and walks over the queries for dK
 // and dV. The scores are computed twice, which spares atomics and the fp32 copy of dQ: no memory beside the operands',
 // and runs repeat to the bit.
 #include <cmath>
 
-#include "probe/device/attention_head.h"
+#include "probe/device/flash.h"
 #include "probe/device/kernels.h"
 
 namespace ledger::LEDGER_DEVICE {
@@ -175,7 +175,8 @@ void attention_backward(Call& call) {
   if (call.error == nullptr && call.in[1].sizes[2] != call.in[2].sizes[2]) {
     call.error = "attention over cached keys has no gradient here";
   }
-  if (call.error == nullptr && in_fp32(call, call.in[1].dtype)) backward<float>(call);
+  if (call.error != nullptr || flash_backward(call)) return;
+  if (in_fp32(call, call.in[1].dtype)) backward<float>(call);
 }
 
 void cudnn_attention_backward(Call& call) {

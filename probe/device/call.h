@@ -17,7 +17,9 @@ using Operand = host::HostView;
 struct Queue {
   void* stream = nullptr;  // cudaStream_t
   std::uint64_t multiprocessors = 1;
-  std::uint64_t launches = 0;  // counted by the emulated device
+  int capability = 0;                      // 90 for 9.0; decides whether there are tensor cores for 16 bits
+  std::uint64_t launches = 0;              // counted by the emulated device
+  std::uint64_t tensor_core_launches = 0;  // of kernels of our own (warps.h)
 };
 
 // out[batches][M,N] = a[batches][M,K] b[batches][K,N] (+ bias, broadcast to [M,N]). All operands are of rank 3.

@@ -110,7 +110,7 @@ std::string CudaDevice::start() {
   if (const cudaError_t status = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); status != cudaSuccess) {
     return error_sentence("cudaStreamCreate", status);
   }
-  services_.queue = {stream, facts_.multiprocessors, 0};
+  services_.queue = {.stream = stream, .multiprocessors = facts_.multiprocessors, .capability = facts_.capability};
   services_.scratch = reinterpret_cast<double*>(scratch_);
   services_.fault = reinterpret_cast<std::int32_t*>(scratch_ + fault_at);
   services_.host_side = &pinned_;

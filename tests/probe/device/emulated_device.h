@@ -67,6 +67,7 @@ class HostMemory : public device::HostSide {
 class EmulatedDevice : public MeasuredDevice {
  public:
   explicit EmulatedDevice(bool with_library = true) {
+    services_.queue.capability = facts_.capability;
     services_.scratch = scratch_.data();
     services_.fault = &fault_;
     services_.library = with_library ? &library : nullptr;

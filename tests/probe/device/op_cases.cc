@@ -403,8 +403,15 @@ void Maker::attention_case(OpKind forward, OpKind backward, DType dtype, const S
   const OpResult result = on_host(c);
   std::vector<TestTensor> back = {head_tensor(heads, s), query, key, value, result.out[0], result.out[1]};
   if (biased) back.push_back(bias);
-  OpCase& g = add(name, backward, back, {like(query, dtype), like(key, dtype), like(value, dtype)}, {0, {}});
+  std::vector<TestTensor> gradients = {like(query, dtype), like(key, dtype), like(value, dtype)};
+  if (backward == OpKind::flash_attention_backward) {
+    const std::uint64_t rows = round_up(s, 128);
+    gradients.push_back(like(random(DType::f32, {b, heads, rows}), DType::f32));
+    gradients.push_back(like(random(DType::f32, {b, rows, heads, round_up(d, 32)}), DType::f32));
+  }
+  OpCase& g = add(name, backward, back, gradients, {0, {}});
   g.tolerance = dtype == DType::f32 ? 1e-10 : 1e-4;
+  g.compared = 3;
 }
 
 void Maker::attention() {
