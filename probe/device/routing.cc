@@ -1,4 +1,5 @@
 // routing.cc - choosing experts for tokens, sorting tokens by expert, and products group by group.
+#include "probe/device/grouped.h"
 #include "probe/device/kernels.h"
 #include "probe/device/tile.h"
 
@@ -124,19 +125,6 @@ struct Count {
   }
 };
 
-// Where each group of rows ends, int32.
-struct Groups {
-  const std::byte* ends;
-  std::int64_t step;
-  std::uint64_t count;
-
-  LEDGER_DEVICE_ONLY std::uint64_t end(std::uint64_t group) const {
-    const auto at = ends + static_cast<std::int64_t>(group) * step;
-    return static_cast<std::uint64_t>(*reinterpret_cast<const std::int32_t*>(at));
-  }
-  LEDGER_DEVICE_ONLY std::uint64_t begin(std::uint64_t group) const { return group == 0 ? 0 : end(group - 1); }
-};
-
 struct GroupedOperands {
   Operand a, b, out;
   std::uint64_t element, out_element;
@@ -150,15 +138,10 @@ struct GroupedRows {
   GroupedOperands x;
 
   LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t index) const {
-    std::uint64_t tile = index / x.across, group = 0;
-    for (; group < x.groups.count; ++group) {
-      const std::uint64_t tiles = (x.groups.end(group) - x.groups.begin(group) + kTile - 1) / kTile;
-      if (tile < tiles) break;
-      tile -= tiles;
-    }
-    if (group == x.groups.count) return;  // as many as there could be were launched
+    const Groups::Tile tile = x.groups.tile(index / x.across, kTile);
+    if (tile.group == x.groups.count) return;  // as many as there could be were launched
     auto& memory = *reinterpret_cast<TileMemory<C>*>(team.shared);
-    const std::uint64_t first = x.groups.begin(group) + tile * kTile, end = x.groups.end(group);
+    const std::uint64_t group = tile.group, first = tile.first, end = x.groups.end(group);
     const std::uint64_t column0 = index % x.across * kTile;
     const Grid<C> left(x.a, x.element), right(x.b, x.element, group), result(x.out, x.out_element);
     PerLane<Block<C>> blocks;
@@ -201,15 +184,13 @@ struct GroupedDepth {
 template <class C>
 void grouped_product(Call& call) {
   const Operand &a = call.in[0], &b = call.in[1], &ends = call.in[2], &out = call.out[0];
-  const std::uint64_t groups = ends.sizes[0], across = divide_up(out.sizes[out.rank - 1u], kTile);
-  const GroupedOperands x{
-      a, b, out, element_bytes(a.dtype), element_bytes(out.dtype), {ends.data, ends.byte_stride(0), groups}, across};
+  const std::uint64_t across = divide_up(out.sizes[out.rank - 1u], kTile);
+  const GroupedOperands x{a, b, out, element_bytes(a.dtype), element_bytes(out.dtype), Groups(ends), across};
   if (b.rank == 3) {
-    const std::uint64_t most = divide_up(a.sizes[0], kTile) + groups;  // each group may end in a part of a tile
-    return for_teams(call, most * across, GroupedRows<C>{x}, sizeof(TileMemory<C>));
+    return for_teams(call, x.groups.most_tiles(a.sizes[0], kTile) * across, GroupedRows<C>{x}, sizeof(TileMemory<C>));
   }
   const std::uint64_t down = divide_up(out.sizes[1], kTile);
-  for_teams(call, groups * down * across, GroupedDepth<C>{x, down}, sizeof(TileMemory<C>));
+  for_teams(call, x.groups.count * down * across, GroupedDepth<C>{x, down}, sizeof(TileMemory<C>));
 }
 
 }  // namespace
@@ -261,6 +242,7 @@ void histc(Call& call) {
 }
 
 void grouped_mm(Call& call) {
+  if (grouped_on_tensor_cores(call)) return;
   if (in_fp32(call, call.in[0].dtype)) grouped_product<float>(call);
 }
 
