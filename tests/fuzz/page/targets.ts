@@ -36,7 +36,7 @@ class QuickCore extends Core {
   }
 }
 
-const started = (async () => new QuickCore(await loadParts(join(process.env['LEDGER_WASM'] ?? 'build/wasm'), ['ledger.wasm']), true))();
+const started = (async () => new QuickCore(await loadParts(join(process.env['LEDGER_WASM'] ?? 'build/wasm'), ['ledger.wasm']), undefined))();
 
 type Target = (data: Uint8Array) => Promise<void>;
 
