@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The stages of tests/gpu/run.sh behind the build. Every stage is kept in summary.json as soon as it is over, so that a run
-that is cut off still tells what it found."""
+that is cut off still tells what it found. `--plan` says what would be done and does nothing."""
 
 import argparse
 import json
@@ -13,6 +13,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 GIB = 1 << 30
 NO_GPU = 69
+LIMIT_S = 300  # of the whole run, the build included
+TORCH_S = 60   # what a comparison with PyTorch may still need
+MOST_START_S = 10  # from start to JSON, of a model of 8B parameters
+LEAST_MFU = 0.45   # of the dense bf16 peak, on an H100-class card
 
 # Shapes of the checkpoints' config.json files on the Hugging Face hub.
 QWEN_05B = {"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
@@ -25,6 +29,7 @@ RUNS = {
     "1.5b-full": (QWEN_15B, {"seq": 2048, "checkpointing": "full"}),
     "0.5b-native": (QWEN_05B, {"seq": 2048, "stack": "native"}),
     "0.5b-native-cudnn": (QWEN_05B, {"seq": 2048, "stack": "native", "attention": "cudnn"}),
+    "1.5b-native-4k": (QWEN_15B, {"seq": 4096, "stack": "native", "attention": "cudnn"}),
     "8b-lora": (LLAMA_8B, {"seq": 2048, "method": "lora", "rank": 16, "checkpointing": "full"}),
 }
 
@@ -32,6 +37,7 @@ RUNS = {
 class Summary:
     def __init__(self, path, build_seconds):
         self.path = path
+        self.began = time.monotonic() - build_seconds
         self.document = {"build_s": build_seconds, "stages": {}, "assertions": []}
         self.write()
 
@@ -49,6 +55,9 @@ class Summary:
         self.document["assertions"].append({"name": name, "ok": bool(holds), "seen": seen})
         self.write()
         print(f"{'ok  ' if holds else 'FAIL'} {name}: {seen}", flush=True)
+
+    def seconds(self):
+        return time.monotonic() - self.began
 
     def good(self):
         return all(entry["ok"] for entry in self.document["assertions"])
@@ -91,10 +100,30 @@ class Check:
             self.summary.stage(f"{what}-{number}", {"code": code, "result": result, "stderr": err[-2000:]}, began)
             seen = f"{result.get('cases')} cases, {result.get('failed')} differ" if what == "ops" else err[-300:] or "equal"
             self.summary.expect(f"CUDA {what} agree with the host ({number})", code == 0, seen)
+            if what == "ops":
+                self.loading(number, result)
+
+    def loading(self, number, result):
+        """Open point: kernels are loaded when they are first launched, and take memory then."""
+        once, again = result.get("loaded_bytes"), result.get("loaded_again_bytes")
+        self.summary.expect(f"kernels take at most 512 MiB when they are first launched ({number})", once is not None and once <= 512 * MIB, once)
+        self.summary.expect(f"kernels take nothing when they are launched again ({number})", again == 0, again)
+        self.summary.expect(f"tensor cores compute attention and experts' products ({number})", result.get("on_tensor_cores"), result.get("on_tensor_cores"))
+
+    def points(self):
+        """Open points that need a program of their own: tests/gpu/open_points.cc."""
+        began = time.monotonic()
+        code, out, err = run([self.bin / "probe_gpu_check", "points", 1], 90)
+        result = parsed(out)
+        self.summary.stage("points", {"code": code, "result": result, "stderr": err[-2000:]}, began)
+        self.summary.expect("the open points are measured", result is not None, err[-300:] or "ok")
+        for point in (result or {}).get("points", []):
+            self.summary.expect(point["name"], point["ok"], point.get("why") or f"{point['seen']:.6g} {point['unit']}")
 
     def measure(self, name, config, recipe):
         began = time.monotonic()
         code, measured, err = self.probe(config, recipe, "--steps", "4", "--warmup", "2", "--allow-busy")
+        took = time.monotonic() - began
         self.summary.stage(name, {"code": code, "measured": measured, "stderr": err[-2000:]}, began)
         self.summary.expect(f"{name} runs", code == 0 and measured is not None, err or "ok")
         if code != 0 or measured is None:
@@ -111,6 +140,11 @@ class Check:
         if recipe.get("attention") == "cudnn":  # or a sentence about the library that is missing
             self.summary.expect(f"{name}: cuDNN computes attention", not err or "was not found" in err, err or "ok")
         self.summary.expect(f"{name}: speed is told", measured["speed"].get("tflops"), measured["speed"])
+        if config is LLAMA_8B:
+            self.summary.expect(f"{name}: from start to JSON in {MOST_START_S} s", took <= MOST_START_S, round(took, 1))
+        if recipe["seq"] >= 4096:
+            mfu = measured["speed"].get("mfu")  # none for a card whose peak is not in the table
+            self.summary.expect(f"{name}: MFU of {LEAST_MFU} or more", mfu is None or mfu >= LEAST_MFU, mfu)
 
     def device_memory(self, name, measured):
         """Open points: what the driver takes for segments, context, libraries and lazily loaded kernels."""
@@ -131,6 +165,9 @@ class Check:
             self.summary.expect("stack native takes less memory than hf", told["0.5b-native"][0] < told["0.5b-full"][0], told)
 
     def torch(self, name):
+        if self.summary.seconds() + TORCH_S > LIMIT_S:
+            print(f"skip torch {name}: no time left", flush=True)
+            return
         began = time.monotonic()
         code, out, err = run([sys.executable, ROOT / "tests/gpu/torch_shapes.py", self.out / f"{name}.json"], 100)
         result = parsed(out)
@@ -144,8 +181,11 @@ class Check:
         measured = json.loads((self.out / f"{name}.json").read_text())
         ours, theirs = measured["peaks"]["allocated_bytes"], result["allocated_bytes"]
         self.summary.expect(f"{name}: allocated within 2 % of PyTorch's", abs(ours - theirs) <= 0.02 * theirs, (ours, theirs))
-        print(f"     {name}: {measured['speed'].get('tflops')} TFLOP/s here, step {measured['steps'][-1]['ms']:.0f} ms; "
-              f"PyTorch's step {result['step_ms']:.0f} ms", flush=True)
+        # The same operations in another time.
+        step_ms, speed = measured["steps"][-1]["ms"], measured["speed"]
+        slower = step_ms / result["step_ms"]
+        told = [f"{key} {speed[key]:.3g} here, {speed[key] * slower:.3g} with PyTorch" for key in ("tflops", "mfu") if speed.get(key)]
+        print(f"     {name}: step {step_ms:.0f} ms here, {result['step_ms']:.0f} ms with PyTorch; {'; '.join(told)}", flush=True)
 
     def failures(self):
         began = time.monotonic()
@@ -166,12 +206,24 @@ class Check:
         self.summary.stage("failures", {}, began)
 
 
+def plan():
+    print("A tiny model; every operator twice with random shapes and ten steps of tiny models, CUDA against the host.")
+    print("Open points: segments, NVML, memory pools, cuBLASLt, attention of cuDNN's and our own, experts' products.")
+    for name, (_, recipe) in RUNS.items():
+        print(f"{name}: predicted beside measured; probe {' '.join(flags_of(recipe))}")
+    print(f"Ends that are no success: out of memory, --timeout, --budget. Then PyTorch on the same shapes, while {LIMIT_S} s are not over.")
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--bin", type=pathlib.Path, required=True)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--bin", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--build-seconds", type=int, default=0)
+    parser.add_argument("--plan", action="store_true")
     options = parser.parse_args()
+    if options.plan:
+        plan()
+        return 0
     summary = Summary(options.out / "summary.json", options.build_seconds)
     check = Check(options.bin, options.out, summary)
     tiny = json.loads((ROOT / "docs/examples/tiny-llama.json").read_text())
@@ -181,6 +233,7 @@ def main():
         return NO_GPU
     summary.expect("a tiny model runs", code == 0, err or "ok")
     check.kernels()
+    check.points()
     for name, (config, recipe) in RUNS.items():
         check.measure(name, config, recipe)
     check.fusing()
@@ -188,6 +241,7 @@ def main():
     for name, (_, recipe) in RUNS.items():
         if "stack" not in recipe and (options.out / f"{name}.json").exists():
             check.torch(name)
+    summary.expect(f"all of it took at most {LIMIT_S} s", summary.seconds() <= LIMIT_S, round(summary.seconds()))
     failed = sum(not entry["ok"] for entry in summary.document["assertions"])
     print(f"{len(summary.document['assertions']) - failed} passed, {failed} failed; {summary.path}")
     return 0 if summary.good() else 1

@@ -1,6 +1,7 @@
 // gpu_check.cc - probe_gpu_check: the CUDA kernels against the host's on a real GPU, operator by operator and as whole
-// training steps. Writes one JSON document; needs no test framework, so that it builds on a bare GPU machine.
-//   probe_gpu_check ops SEED | steps STEPS
+// training steps, and the design's open points. Writes one JSON document; needs no test framework, so that it builds on
+// a bare GPU machine.
+//   probe_gpu_check ops SEED | steps STEPS | points 1
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -10,8 +11,10 @@
 #include "core/training/step.h"
 #include "probe/cuda/availability.h"
 #include "probe/cuda/run_cuda.h"
+#include "probe/cuda/runtime/cuda_store.h"
 #include "probe/device_run.h"
 #include "probe/host/run_host.h"
+#include "tests/gpu/open_points.h"
 #include "tests/probe/device/op_cases.h"
 #include "tests/probe/device/step_cases.h"
 
@@ -36,24 +39,39 @@ bool give_scratch(op_cases::OpCase& c, MeasuredDevice& gpu) {
   return true;
 }
 
+op_cases::OpResult on_gpu(const op_cases::OpCase& c, MeasuredDevice& gpu) {
+  const Trace trace = op_cases::trace_of(c);
+  device::DeviceExecutor executor(trace, gpu, {.poison = true, .seat = op_cases::kSeat});
+  return op_cases::run_case(c, trace, executor, gpu.store());
+}
+
 bool check_ops(JsonWriter& out, MeasuredDevice& gpu, std::uint32_t seed) {
   std::size_t failed = 0, count = 0, by_cudnn = 0;
+  const Bytes before = cuda::device_bytes_in_use();
   out.key("failures").begin_array();
-  for (op_cases::OpCase c : op_cases::all_cases(seed)) {
+  std::vector<op_cases::OpCase> cases = op_cases::all_cases(seed);
+  for (op_cases::OpCase& c : cases) {
     by_cudnn += give_scratch(c, gpu) ? 1 : 0;
-    const Trace trace = op_cases::trace_of(c);
-    device::DeviceExecutor executor(trace, gpu, {.poison = true, .seat = op_cases::kSeat});
-    const op_cases::OpResult got = op_cases::run_case(c, trace, executor, gpu.store());
-    const std::string problem = op_cases::disagreement(c, got, op_cases::on_host(c));
+    const std::string problem = op_cases::disagreement(c, on_gpu(c, gpu), op_cases::on_host(c));
     ++count;
     if (problem.empty()) continue;
     ++failed;
     write_outcome(out, c.name, problem);
     std::fprintf(stderr, "%s: %s\n", c.name.c_str(), problem.c_str());
   }
+  // Kernels are loaded when they are first launched, and then stay: a second time takes nothing.
+  const Bytes once = cuda::device_bytes_in_use();
+  for (const op_cases::OpCase& c : cases)
+    on_gpu(c, gpu);
+  const auto grown = [](Bytes from, Bytes to) {
+    return static_cast<std::int64_t>(to) - static_cast<std::int64_t>(from);
+  };
   out.end_array()
       .member("cases", static_cast<std::uint64_t>(count))
       .member("by_cudnn", static_cast<std::uint64_t>(by_cudnn))
+      .member("on_tensor_cores", gpu.services().queue.tensor_core_launches)
+      .member("loaded_bytes", grown(before, once))
+      .member("loaded_again_bytes", grown(once, cuda::device_bytes_in_use()))
       .member("failed", static_cast<std::uint64_t>(failed));
   return failed == 0;
 }
@@ -130,7 +148,9 @@ int run(const std::string& what, std::uint32_t number) {
   }
   JsonWriter out;
   out.begin_object().member("gpu", gpu.device->facts().name).member("seed_or_steps", number);
-  const bool good = what == "ops" ? check_ops(out, *gpu.device, number) : check_steps(out, *gpu.device, number);
+  const bool good = what == "ops"     ? check_ops(out, *gpu.device, number)
+                    : what == "steps" ? check_steps(out, *gpu.device, number)
+                                      : OpenPoints(out, *gpu.device).check();
   out.member("ok", good).end_object();
   std::fputs(out.take().c_str(), stdout);
   return good ? 0 : 1;
@@ -141,8 +161,8 @@ int run(const std::string& what, std::uint32_t number) {
 
 int main(int argc, char** argv) {
   const std::string what = argc == 3 ? argv[1] : "";
-  if (what != "ops" && what != "steps") {
-    std::fputs("usage: probe_gpu_check ops SEED | steps STEPS\n", stderr);
+  if (what != "ops" && what != "steps" && what != "points") {
+    std::fputs("usage: probe_gpu_check ops SEED | steps STEPS | points 1\n", stderr);
     return 2;
   }
   return ledger::run(what, static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10)));

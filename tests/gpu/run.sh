@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Everything that only a GPU can tell, in one command and under five minutes on an H200: build, kernels against the host's,
-# losses, predicted beside measured for real models, PyTorch on the same shapes, out of memory, exit codes.
+# losses, the design's open points, predicted beside measured for real models, PyTorch on the same shapes, out of memory,
+# exit codes.
 #
 #   tests/gpu/run.sh                 on the GPU machine: needs nvcc, cmake, ninja, python3; PyTorch and transformers if they are there
 #   tests/gpu/run.sh --pack          before that, on a machine with the headers of nlohmann-json and CLI11: copies them to
 #                                    build/gpu-headers, to be carried along where the GPU machine lacks them and the internet
+#   tests/gpu/run.sh --plan          what would be run; needs no GPU
 #
 # Results: build/gpu/summary.json, written after each stage. Exit code: 0 all as expected, 1 something is not, 69 no usable GPU.
 set -euo pipefail
@@ -13,6 +15,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 HEADERS=build/gpu-headers
 OUT=build/gpu
 NO_GPU=69
+
+case ${1:-} in
+  '' | --pack) ;;
+  --plan) exec python3 tests/gpu/check.py --plan ;;
+  -h | --help)
+    sed -n '2,/^$/s/^# \{0,1\}//p' "$0" | sed '/^set -/,$d'
+    exit 0
+    ;;
+  *)
+    printf 'tests/gpu/run.sh: there is no option %s; see --help.\n' "$1" >&2
+    exit 2
+    ;;
+esac
 
 if [[ ${1:-} == --pack ]]; then
   mkdir -p "$HEADERS"
