@@ -11,7 +11,6 @@
 namespace ledger {
 namespace {
 
-constexpr std::uint64_t kDefaultPoints = 400;
 constexpr std::uint64_t kMostPoints = 20000;
 
 // The answer is JSON text made elsewhere, wrapped without parsing it again.
@@ -111,7 +110,7 @@ std::string predict(std::string_view text) {
   if (!asked.ok()) return answer(asked.problem());
   const auto& [request, config, recipe] = asked.value();
   const Json* points = request.find("timeline_points");
-  const std::uint64_t count = points == nullptr ? kDefaultPoints : points->as_unsigned().value_or(kDefaultPoints);
+  const std::uint64_t count = points == nullptr ? kTimelinePoints : points->as_unsigned().value_or(kTimelinePoints);
   Result<Prediction> prediction = predict_run(config, recipe);
   if (!prediction.ok()) return answer(prediction.problem(), config);
   return wrap("report",

@@ -267,6 +267,7 @@ std::string write_measured(const MeasuredRun& m) {
   write_device_memory(out, m.device);
   write_phases(out, p.trace, replay, m.run->phase_ms.data());
   write_at_peak(out, p.config, p.recipe, p.trace, replay, ledger_at(p.trace, replay.peak_event));
+  if (!replay.samples.empty()) write_timeline(out, p.trace, replay);
   write_steps(out, m);
   out.key("prediction").begin_object();
   write_peaks(out, p.trace, p.replay, nullptr);

@@ -92,21 +92,25 @@ const Sample* sample_at(const Replay& replay, std::uint32_t event) {
   return after == replay.samples.begin() ? nullptr : &*(after - 1);
 }
 
-void write_timeline(JsonWriter& out, const Prediction& p, std::size_t points) {
-  out.key("timeline").begin_object().member("events", static_cast<std::uint64_t>(p.trace.events.size()));
+}  // namespace
+
+void write_timeline(JsonWriter& out, const Trace& trace, const Replay& replay, std::size_t points) {
+  const std::vector<TimelinePoint> curve = timeline(trace, replay, points);
+  const std::uint32_t reached = curve.empty() ? 0 : curve.back().event + 1;
+  out.key("timeline").begin_object().member("events", static_cast<std::uint64_t>(trace.events.size()));
   out.key("categories").begin_array();
   for (std::size_t i = 0; i < kCategories; ++i)
     out.value(category_name(static_cast<Category>(i)));
   out.end_array();
   out.key("phases").begin_array();
-  for (std::uint32_t i = 0; i < p.trace.events.size(); ++i) {
-    const Event& event = p.trace.events[i];
+  for (std::uint32_t i = 0; i < reached; ++i) {
+    const Event& event = trace.events[i];
     if (event.type != EventType::mark) continue;
-    out.begin_object().member("name", p.trace.phases[event.id]).member("event", i).end_object();
+    out.begin_object().member("name", trace.phases[event.id]).member("event", i).end_object();
   }
-  out.end_array().member("peak_event", p.replay.peak_event);
+  out.end_array().member("peak_event", replay.peak_event);
   out.key("points").begin_array();
-  for (const TimelinePoint& point : timeline(p.trace, p.replay, points)) {
+  for (const TimelinePoint& point : curve) {
     out.begin_object().member("event", point.event).member("tensor_bytes", point.tensor_bytes);
     out.member("allocated_bytes", point.allocated).member("reserved_bytes", point.reserved);
     out.key("categories").begin_array();
@@ -116,6 +120,8 @@ void write_timeline(JsonWriter& out, const Prediction& p, std::size_t points) {
   }
   out.end_array().end_object();
 }
+
+namespace {
 
 void write_verdict(JsonWriter& out, const Prediction& p) {
   const Verdict& v = p.verdict;
@@ -258,7 +264,7 @@ std::string write_report(const Prediction& p, std::size_t timeline_points) {
   write_phases(out, p.trace, p.replay);
   write_at_peak(out, p.config, p.recipe, p.trace, p.replay, p.at_peak);
   write_host(out, p.trace);
-  write_timeline(out, p, timeline_points);
+  write_timeline(out, p.trace, p.replay, timeline_points);
   write_verdict(out, p);
   write_remarks(out, p);
   out.end_object();

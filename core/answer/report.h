@@ -11,12 +11,15 @@ namespace ledger {
 
 inline constexpr const char* kSchemaVersion = "1.0";
 
-std::string write_report(const Prediction& prediction, std::size_t timeline_points = 400);
+inline constexpr std::size_t kTimelinePoints = 400;
+std::string write_report(const Prediction& prediction, std::size_t timeline_points = kTimelinePoints);
 
 // Members of an open object: "model": {...} and so on.
 void write_dims(JsonWriter& out, const ModelConfig& config);  // "dims": {...}
 void write_model(JsonWriter& out, const Prediction& prediction);
 void write_phases(JsonWriter& out, const Trace& trace, const Replay& replay, const double* milliseconds = nullptr);
+// Up to where the replay ended.
+void write_timeline(JsonWriter& out, const Trace& trace, const Replay& replay, std::size_t points = kTimelinePoints);
 void write_at_peak(JsonWriter& out, const ModelConfig& config, const Recipe& recipe, const Trace& trace,
                    const Replay& replay, const Ledger& ledger);
 

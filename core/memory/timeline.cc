@@ -14,6 +14,17 @@ void sort_unique(Events& events) {
   events.erase(std::unique(events.begin(), events.end()), events.end());
 }
 
+// One past the last event that was played: all of them, but where memory ran out or the run was stopped.
+std::uint32_t played_events(const Trace& trace, const Replay& replay) {
+  if (replay.out_of_memory) return replay.oom_event;
+  const auto count = static_cast<std::uint32_t>(trace.events.size());
+  const std::uint32_t after = replay.samples.back().event + 1;
+  for (std::uint32_t i = after; i < count; ++i) {
+    if (trace.events[i].type == EventType::alloc || trace.events[i].type == EventType::free) return after;
+  }
+  return count;
+}
+
 // Events that are points whatever the budget; with the first and last sample, so that the curve spans the replay.
 Events kept_always(const Trace& trace, const Replay& replay, std::uint32_t end) {
   Events kept = {replay.samples.front().event, replay.samples.back().event, replay.peak_event,
@@ -71,8 +82,7 @@ std::vector<TimelinePoint> points_at(const Trace& trace, const Replay& replay, c
 
 std::vector<TimelinePoint> timeline(const Trace& trace, const Replay& replay, std::size_t points) {
   if (replay.samples.empty()) return {};
-  const auto count = static_cast<std::uint32_t>(trace.events.size());
-  const std::uint32_t end = replay.out_of_memory ? replay.oom_event : count;
+  const std::uint32_t end = played_events(trace, replay);
   Events kept = kept_always(trace, replay, end);
   if (replay.samples.size() <= points) {
     Events all = kept;

@@ -67,6 +67,22 @@ TEST(Timeline, StopsWhereMemoryRanOut) {
   EXPECT_EQ(points[1].tensor_bytes, 10 * kMiB);
 }
 
+TEST(Timeline, StopsWhereTheRunWasStopped) {
+  TraceBuilder builder;
+  builder.mark("load");
+  builder.alloc(10 * kMiB);
+  builder.mark("forward");
+  builder.alloc(50 * kMiB);
+  Replay stopped = replay(builder.trace, {});
+  stopped.samples.pop_back();
+  stopped.phases.pop_back();
+  stopped.peak_event = stopped.allocated_peak_event = 1;
+  const std::vector<TimelinePoint> points = timeline(builder.trace, stopped, 100);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[1].event, 1u);
+  EXPECT_EQ(points[1].tensor_bytes, 10 * kMiB);
+}
+
 TEST(Timeline, NothingWithoutSamples) {
   EXPECT_TRUE(timeline(Trace{}, Replay{}, 100).empty());
 }

@@ -66,6 +66,11 @@ TEST(RunLimits, ABudgetEndsBetweenTwoStepsAndTheFirstIsAlwaysDone) {
   const Json json = written(p, got);
   EXPECT_EQ(json.find("steps")->items().size(), 1u);
   EXPECT_EQ(json.find("status")->as_string(), "timeout");
+  const Json& timeline = *json.find("timeline");
+  EXPECT_EQ(timeline.find("phases")->items().back().find("name")->as_string(), "step1.zero_grad");
+  const Json& last = timeline.find("points")->items().back();
+  EXPECT_EQ(last.find("event")->as_unsigned(), got.replay.samples.back().event);
+  EXPECT_EQ(last.find("reserved_bytes")->as_unsigned(), got.replay.samples.back().reserved);
 }
 
 TEST(RunLimits, ABudgetThatIsLargeEnoughChangesNothing) {
