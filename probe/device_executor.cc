@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "probe/host/strips.h"
+#include "probe/ranks/rank_groups.h"
 
 namespace ledger::device {
 namespace {
@@ -38,7 +39,8 @@ void DeviceExecutor::before_death(StorageId storage, std::byte* memory) {
 const char* DeviceExecutor::compute(const Run& run, Operands in, Operands out) {
   const KernelFn kernel = device_.kernels()[static_cast<std::size_t>(run.op)];
   if (kernel == nullptr) return "there is no kernel for this operator";
-  Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services(), options_.seat};
+  const RankSeat seat = seat_among(trace().mesh, options_.seat, run.group);
+  Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services(), seat};
   kernel(call);
   if (call.error != nullptr) return call.error;
   error_ = device_.queue_error();

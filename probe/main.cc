@@ -139,9 +139,26 @@ RunLimits limits_of(const Flags& flags) {
   _exit(code);
 }
 
+// What of Megatron's step is a size alone, or would not be computed as it is there.
+std::string part_of_megatron_not_run(const ModelConfig& config, const Recipe& recipe) {
+  if (recipe.attention == Attention::eager)
+    return "Megatron's unfused attention (--attention eager) is predicted only.";
+  // Between two stages activations and gradients go the same way, and messages do not say which they are.
+  if (recipe.pipeline_schedule == PipelineSchedule::interleaved && recipe.pp == 2)
+    return "Megatron's interleaved schedule of two stages (--pp 2) is predicted only.";
+  // Masks are drawn by how many forward passes have begun: several have between one and its recomputation.
+  const bool drops = config.embedding_dropout + config.residual_dropout + config.attention_dropout > 0;
+  if (drops && recipe.pp > 1 && recipe.checkpointing != Checkpointing::none)
+    return "recomputation of dropped activations in a pipeline is predicted only.";
+  return "";
+}
+
 // Why no executor can play this trace; empty when one can. `device` as the flag has it.
 std::string not_playable(const Prediction& p, const std::string& device) {
   if (p.recipe.stack == Stack::course) return "--stack course is arithmetic, not a program: it cannot run.";
+  if (p.recipe.stack == Stack::megatron) {
+    if (const std::string why = part_of_megatron_not_run(p.config, p.recipe); !why.empty()) return why;
+  }
   const auto skips = [](const std::string& phase) { return phase.starts_with(kSkippedPhase); };
   if (std::any_of(p.trace.phases.begin(), p.trace.phases.end(), skips)) {
     return "--device " + device + " generates every token: at most " + std::to_string(kStepsPlayedInFull + 1) +
@@ -165,6 +182,7 @@ RankChoice choose_rank(const Flags& flags, const Inputs& inputs) {
   if (flags.as_rank.empty()) return launched_rank(inputs.recipe, [](const char* name) { return std::getenv(name); });
   return stand_in_for(flags.as_rank, inputs.recipe, [&](std::uint64_t rank) {
     PredictOptions options;
+    options.one_rank = true;
     options.trace.rank = rank;
     const Result<Prediction> one = predict_run(inputs.config, inputs.recipe, options);
     return one.ok() ? one.value().replay.peak_allocated_bytes : 0;
@@ -181,7 +199,7 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   }
   PredictOptions options;
   options.steps = flags.steps;
-  options.operands = options.record_addresses = true;
+  options.operands = options.record_addresses = options.one_rank = true;
   options.trace.rank = choice.place.rank;
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
@@ -235,7 +253,7 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   if (const Gpu* card = find_card(facts.name, facts.total_bytes)) inputs.recipe.gpu = card->id;
   PredictOptions options;
   options.steps = flags.steps;
-  options.operands = options.record_addresses = true;
+  options.operands = options.record_addresses = options.one_rank = true;
   options.trace.rank = seat.rank;
   Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));

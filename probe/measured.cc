@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "core/answer/flops.h"
 #include "core/answer/report.h"
@@ -78,16 +80,27 @@ void write_speed(JsonWriter& out, const MeasuredRun& m, double tokens_per_second
   out.end_object();
 }
 
+// The mean over the micro-batches of a step, from 1; NaN where this rank knows none.
+double loss_of_step(const MeasuredRun& m, std::uint32_t step) {
+  const std::vector<double>& losses = m.run->losses;
+  const std::size_t micro_batches = losses.size() / std::max<std::size_t>(m.steps, 1);
+  if (micro_batches == 0) return std::numeric_limits<double>::quiet_NaN();
+  const auto first = losses.begin() + static_cast<std::ptrdiff_t>((step - 1) * micro_batches);
+  const double sum = std::accumulate(first, first + static_cast<std::ptrdiff_t>(micro_batches), 0.0);
+  return sum / static_cast<double>(micro_batches);
+}
+
 // One a training step; none while generating.
 void write_steps(JsonWriter& out, const MeasuredRun& m) {
   const Trace& trace = m.prediction->trace;
+  const std::uint32_t steps = m.prediction->recipe.task == Task::training ? m.steps : 0;
   double counted_ms = 0;
   std::uint32_t counted = 0;
   out.key("steps").begin_array();
-  for (std::uint32_t step = 1; step <= m.steps && step <= m.run->losses.size(); ++step) {
+  for (std::uint32_t step = 1; step <= steps; ++step) {
     const double ms = step_ms(trace, m.run->phase_ms, step);
     if (ms == 0) break;  // the run ended before it
-    out.begin_object().member("ms", ms).member("loss", m.run->losses[step - 1]).end_object();
+    out.begin_object().member("ms", ms).member("loss", loss_of_step(m, step)).end_object();
     if (step > m.warmup && complete(trace, m.run->phases_done, step)) {
       counted_ms += ms;
       ++counted;

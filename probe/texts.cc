@@ -180,7 +180,6 @@ constexpr Reason kReasons[] = {
      "Megatron recomputes nothing, core attention (selective) or whole layers (full)"},
     {"megatron_loss_is_vocab_parallel",
      "Megatron's loss is over a vocabulary cut among tp ranks; use full or vocab_parallel"},
-    {"megatron_is_not_run", "steps of stack megatron are predicted, not run; stack hf runs"},
     {"cp_cuts_the_sequence_in_pairs",
      "context parallelism gives each of cp ranks two pieces of the sequence: 2 cp must divide seq"},
     {"cp_wants_fused_attention", "context parallelism works with fused attention; use sdpa or cudnn"},

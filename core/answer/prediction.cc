@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/inference/generate.h"
+#include "core/parallel/mesh_of.h"
 #include "core/training/course.h"
 #include "core/training/megatron_step.h"
 
@@ -71,12 +72,10 @@ bool fits(const Trace& trace, const Replay& run, const Recipe& recipe, const Gpu
 }
 
 MegatronRun megatron_run(const Gpu& gpu, std::uint32_t steps) {
-  const Bytes cublas = cublas_workspace_bytes(gpu);
-  return {
-      .steps = steps,
-      .cublas_workspace_bytes = cublas,
-      .te_workspace_bytes = cublas >= 32 * kMiB ? 32 * kMiB : 4 * kMiB,  // get_cublas_workspace_size_bytes
-  };
+  TraceOptions options;
+  options.steps = steps;
+  options.cublas_workspace_bytes = cublas_workspace_bytes(gpu);
+  return megatron_run(options);
 }
 
 Replay replay_peaks(const Trace& trace, const Recipe& recipe) {
@@ -108,7 +107,9 @@ Result<Trace> trace_of_pipeline(Prediction& p, const PredictOptions& options) {
 }
 
 Result<Trace> trace_of(Prediction& p, const PredictOptions& options) {
-  if (p.recipe.stack == Stack::megatron) return trace_of_pipeline(p, options);
+  const bool megatron = p.recipe.stack == Stack::megatron;
+  if (megatron && !options.one_rank) return trace_of_pipeline(p, options);
+  if (megatron) p.stage = mesh_of(p.recipe).place(options.trace.rank, Axis::pipeline);
   if (p.recipe.stack == Stack::course) return trace_course(p.config, p.recipe, options.steps);
   TraceOptions trace_options = options.trace;
   trace_options.steps = options.steps;

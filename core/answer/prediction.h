@@ -51,7 +51,8 @@ struct PredictOptions {
   std::uint32_t steps = 2;
   bool operands = false;  // keep the trace executable
   bool record_addresses = false;
-  TraceOptions trace{};  // weights, AdamW constants; steps and operands are taken from above
+  bool one_rank = false;  // of trace.rank alone, not of that of a pipeline's stages which needs most
+  TraceOptions trace{};   // weights, AdamW constants; steps and operands are taken from above
 };
 
 Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options = {});

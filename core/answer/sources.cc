@@ -33,6 +33,7 @@ constexpr SourceRow kSources[] = {
     {OpKind::efficient_attention, "pytorch transformers/cuda/attention.cu _efficient_attention_forward"},
     {OpKind::efficient_attention_backward, "pytorch transformers/cuda/attention_backward.cu"},
     {OpKind::copy_from_host, "axolotl offload_cpu.py CPU_Offloaded_Gradient_Checkpointer"},
+    {OpKind::receive, "Megatron-LM pipeline_parallel/p2p_communication.py"},
     {OpKind::all_gather, "pytorch _fsdp_collectives.py foreach_all_gather"},
     {OpKind::gather_copy_in, "pytorch _fsdp_collectives.py foreach_all_gather"},
     {OpKind::gather_copy_out, "pytorch _fsdp_collectives.py foreach_all_gather_copy_out"},

@@ -8,6 +8,7 @@ namespace ledger {
 namespace {
 
 constexpr std::uint64_t kVocabMultiple = 128;  // make_vocab_size_divisible_by
+constexpr const char* kWordEmbeddings = "embedding.word_embeddings.weight";
 
 Dim shared(std::uint64_t whole, std::uint64_t tp, Sym sym) {
   return {whole / tp, tp == 1 ? sym : Sym::none};
@@ -36,11 +37,11 @@ std::uint64_t megatron_vocab(const ModelConfig& c, std::uint64_t tp) {
 // -----------------------------------------------------------------------------------------------------------------
 
 MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const MegatronOptions& options,
-                             const OnParameter& made)
+                             MainGradients& gradients)
     : tape_(tape),
       c_(config),
       o_(options),
-      made_(made),
+      gradients_(gradients),
       b_{options.batch, Sym::b},
       s_{options.seq / options.cp, options.cp == 1 ? Sym::s : Sym::none},
       s_shard_(options.sequence_parallel ? shared(s_.size, options.tp, Sym::s) : s_),
@@ -51,14 +52,16 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
       ng_(shared(config.num_key_value_heads, options.tp, Sym::nkv)),
       vocab_(shared(megatron_vocab(config, options.tp), options.tp, Sym::V)) {
   const std::uint64_t layers = layers_of_stage(config, options.pp);
+  const TensorCut rows = cut_of(vocab_.size, h_.size);
   depth_ = layers / options.chunks;
   if (is_first(0)) {
-    word_embeddings_ = parameter("embedding.word_embeddings.weight", {vocab_, h_}, Parameter::Role::matrix);
+    word_embeddings_ = parameter(kWordEmbeddings, {vocab_, h_}, Parameter::Role::matrix, rows);
     if (config.style.position == Position::learned) {
-      const Shape rows{{config.max_position_embeddings, Sym::none}, h_};
-      position_embeddings_ = parameter("embedding.position_embeddings.weight", rows, Parameter::Role::matrix);
+      const Shape places{{config.max_position_embeddings, Sym::none}, h_};
+      position_embeddings_ = parameter("embedding.position_embeddings.weight", places, Parameter::Role::matrix);
     }
   }
+  if (config.style.position == Position::rotary) make_frequencies();
   {
     const Tape::Scope scope(tape, "layers.*");
     for (std::uint64_t i = 0; i < layers; ++i) {
@@ -66,12 +69,24 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
       layers_.push_back(layer ? make_layer(*layer) : Layer{});
     }
   }
-  if (!is_last(options.chunks - 1)) return;
-  final_norm_ = make_ln_linear("decoder.final_layernorm", "final_layernorm", {0, Sym::none}, false);
-  // With pipelining the last stage holds tied embeddings once more.
-  output_weight_ = config.tie_word_embeddings && is_first(0)
-                       ? word_embeddings_
-                       : parameter("output_layer.weight", {vocab_, h_}, Parameter::Role::matrix);
+  const bool last = is_last(options.chunks - 1), tied = config.tie_word_embeddings;
+  if (last) {
+    final_norm_ = make_ln_linear("decoder.final_layernorm", "final_layernorm", {0, Sym::none}, false);
+    // With pipelining the last stage holds tied embeddings once more.
+    output_weight_ = tied && is_first(0) ? word_embeddings_
+                                         : parameter(tied ? kWordEmbeddings : "output_layer.weight", {vocab_, h_},
+                                                     Parameter::Role::matrix, rows);
+  }
+  if (tied && options.pp > 1 && (is_first(0) || last)) shared_embedding_ = last ? output_weight_ : word_embeddings_;
+}
+
+// models/common/embeddings/rotary_pos_embedding.py.
+void MegatronStage::make_frequencies() {
+  const Tape::Scope scope(tape_, "rotary_pos_emb");
+  const Tape::In in(tape_, Category::buffers);
+  tape_.trace().rope = c_.rope;
+  frequencies_ = tape_.empty(OpKind::load_buffer, {{d_.size / 2, Sym::half_d}}, DType::f32);
+  tape_.run(OpKind::load_buffer, {}, {&frequencies_}, {c_.rope_theta, {0, 0}});
 }
 
 bool counts_embedding_and_loss(const ModelConfig& config, std::uint64_t pp) {
@@ -92,10 +107,17 @@ std::optional<std::uint64_t> MegatronStage::layer_at(std::uint64_t position) con
   return index - 1;
 }
 
-Tensor MegatronStage::parameter(const std::string& path, const Shape& shape, Parameter::Role role) {
-  Tensor result = tape_.parameter(path, shape, DType::bf16, role, true);
-  made_(result);
+Tensor MegatronStage::parameter(const std::string& path, const Shape& shape, Parameter::Role role, const TensorCut& cut,
+                                bool by_tokens) {
+  Tensor result = tape_.parameter(path, shape, o_.weights, role, true);
+  parameter_of(result).cut = cut;
+  gradients_.add(result, by_tokens && o_.sequence_parallel);
   return result;
+}
+
+// Of a dimension of which this rank has `local`.
+TensorCut MegatronStage::cut_of(std::uint64_t local, std::uint64_t inner) const {
+  return cut_among(o_.tp, o_.tp_rank, times(local, o_.tp), inner);
 }
 
 MegatronStage::LnLinear MegatronStage::make_ln_linear(const std::string& path, const char* name, Dim out, bool bias) {
@@ -103,9 +125,9 @@ MegatronStage::LnLinear MegatronStage::make_ln_linear(const std::string& path, c
   LnLinear m;
   m.name = name;
   const Dim parts{c_.style.norm == NormKind::layer ? 2u : 1u, Sym::none};
-  m.norm = parameter(path + ".layer_norm_weight", {parts, h_}, Parameter::Role::norm);
+  m.norm = parameter(path + ".layer_norm_weight", {parts, h_}, Parameter::Role::norm, {}, true);
   if (out.size != 0) m.weight = parameter(path + ".weight", {out, h_}, Parameter::Role::matrix);
-  if (bias) m.bias = parameter(path + ".bias", {out}, Parameter::Role::bias);
+  if (bias) m.bias = parameter(path + ".bias", {out}, Parameter::Role::bias, cut_of(out.size, 1));
   return m;
 }
 
@@ -117,16 +139,21 @@ MegatronStage::Layer MegatronStage::make_layer(std::uint64_t index) {
   const Dim fc1_width = gated(c_) ? Dim{times(2, ffn_.size), Sym::none} : ffn_;
   Layer layer;
   layer.qkv = make_ln_linear(path + "self_attention.linear_qkv", "linear_qkv", qkv_width, bias || c_.qkv_bias);
+  parameter_of(layer.qkv.weight).cut = cut_of(qkv_width.size, h_.size);  // by groups of heads
   {
     const Tape::Scope scope(tape_, "linear_proj");
-    layer.proj = parameter(path + "self_attention.linear_proj.weight", {h_, q_width}, Parameter::Role::matrix);
-    if (bias) layer.proj_bias = parameter(path + "self_attention.linear_proj.bias", {h_}, Parameter::Role::bias);
+    layer.proj = parameter(path + "self_attention.linear_proj.weight", {h_, q_width}, Parameter::Role::matrix,
+                           cut_of(q_width.size, 1));
+    if (bias)
+      layer.proj_bias = parameter(path + "self_attention.linear_proj.bias", {h_}, Parameter::Role::bias, {}, true);
   }
   layer.fc1 = make_ln_linear(path + "mlp.linear_fc1", "linear_fc1", fc1_width, false);
-  if (bias) layer.fc1_bias = parameter(path + "mlp.linear_fc1.bias", {fc1_width}, Parameter::Role::bias);
+  parameter_of(layer.fc1.weight).cut = cut_of(ffn_.size, h_.size);  // gate and up each
+  if (bias)
+    layer.fc1_bias = parameter(path + "mlp.linear_fc1.bias", {fc1_width}, Parameter::Role::bias, cut_of(ffn_.size, 1));
   const Tape::Scope scope(tape_, "linear_fc2");
-  layer.fc2 = parameter(path + "mlp.linear_fc2.weight", {h_, ffn_}, Parameter::Role::matrix);
-  if (bias) layer.fc2_bias = parameter(path + "mlp.linear_fc2.bias", {h_}, Parameter::Role::bias);
+  layer.fc2 = parameter(path + "mlp.linear_fc2.weight", {h_, ffn_}, Parameter::Role::matrix, cut_of(ffn_.size, 1));
+  if (bias) layer.fc2_bias = parameter(path + "mlp.linear_fc2.bias", {h_}, Parameter::Role::bias, {}, true);
   return layer;
 }
 
@@ -140,15 +167,19 @@ void MegatronStage::ensure_workspace() const {
   te_workspace_ = tape_.empty(OpKind::workspace, {{o_.te_workspace, Sym::none}}, DType::u8);
 }
 
+megatron::Sharing MegatronStage::sharing(const Tensor& weight) const {
+  return {o_.tp, o_.sequence_parallel, weight ? gradients_.of(weight) : Tensor()};
+}
+
 Tensor MegatronStage::ln_linear(const LnLinear& m, const Tensor& x) const {
   ensure_workspace();
   const Tape::Scope scope(tape_, m.name);
-  return megatron::norm_linear(x, m.norm, m.weight, m.bias, {o_.tp, o_.sequence_parallel, o_.fusion});
+  return megatron::norm_linear(x, {m.norm, c_.rms_norm_eps}, m.weight, m.bias, sharing(m.weight));
 }
 
 Tensor MegatronStage::row_linear(const Tensor& x, const Tensor& weight, const char* name) const {
   const Tape::Scope scope(tape_, name);
-  return megatron::row_linear(x, weight, {o_.tp, o_.sequence_parallel, o_.fusion});
+  return megatron::row_linear(x, weight, sharing(weight));
 }
 
 Tensor MegatronStage::bias_dropout_add(const Tensor& x, const Tensor& bias, const Tensor& residual) const {
@@ -209,8 +240,8 @@ Tensor MegatronStage::attention(const Tensor& product) const {
   }
   const bool rotary = c_.style.position == Position::rotary;
   if (rotary) {
-    q = megatron::fused_rope(q);
-    k = megatron::fused_rope(k);
+    q = megatron::fused_rope(q, frequencies_);
+    k = megatron::fused_rope(k, frequencies_);
   }
   const bool side_by_side = !rotary && each.size == 1;
   if (!side_by_side) {
@@ -253,95 +284,6 @@ Tensor MegatronStage::layer_forward(const Layer& layer, const Tensor& x) const {
 Tensor MegatronStage::run_layer(const Layer& layer, const Tensor& x) const {
   if (o_.checkpointing != Checkpointing::full) return layer_forward(layer, x);
   return tape_.checkpoint_reentrant([this, &layer](const Tensor& input) { return layer_forward(layer, input); }, x);
-}
-
-// --- a micro-batch
-// ---------------------------------------------------------------------------------------------------------------
-
-Tensor MegatronStage::receive() const {
-  const Tape::Scope scope(tape_, "p2p", Tape::Scope::Below::nothing);
-  const Tape::In in(tape_, Category::communication);
-  Tensor input = tape_.empty(OpKind::all_gather, {s_shard_, b_, h_}, DType::bf16);
-  tape_.run(OpKind::all_gather, {}, {&input});
-  tape_.require_grad(input);
-  return input;
-}
-
-// get_batch_on_this_tp_rank. The attention mask of every sequence travels with it
-// (create_attention_mask_in_dataloader), although causal kernels read none.
-MegatronStage::Batch MegatronStage::load_batch(std::uint64_t chunk) const {
-  const Tape::Scope scope(tape_, "batch");
-  const Tape::In in(tape_, Category::inputs);
-  const auto loaded = [&](const Shape& shape, DType dtype) {
-    Tensor result = tape_.empty(OpKind::load_tokens, shape, dtype);
-    tape_.run(OpKind::load_tokens, {}, {&result});
-    return result;
-  };
-  Batch batch;
-  if (is_first(chunk)) batch.tokens = loaded({b_, s_}, DType::i64);
-  if (is_last(chunk)) {
-    batch.labels = loaded({b_, s_}, DType::i64);
-    batch.loss_mask = loaded({b_, s_}, DType::f32);
-  }
-  if (is_first(chunk) || is_last(chunk))
-    batch.attention_mask = loaded({b_, {1, Sym::none}, s_, {o_.seq, Sym::s}}, DType::boolean);
-  if (is_first(chunk)) batch.positions = loaded({b_, s_}, DType::i64);
-  return batch;
-}
-
-// LanguageModelEmbedding.forward and VocabParallelEmbedding.forward.
-Tensor MegatronStage::embed(const Batch& batch) const {
-  const Tape::Scope scope(tape_, "embedding");
-  Tensor hidden;
-  {
-    Tensor tokens = batch.tokens;
-    if (o_.tp > 1) tokens = clone(tokens);  // masked_input
-    hidden = embedding(word_embeddings_, tokens);
-    if (o_.tp > 1) all_reduce(hidden, ReduceOp::sum);
-  }
-  if (position_embeddings_) {
-    const Tensor positions = embedding(position_embeddings_, batch.positions);
-    hidden = hidden + positions;
-  }
-  hidden = contiguous(transpose(hidden, 0, 1));
-  if (o_.sequence_parallel) hidden = megatron::scatter_to_sequence(hidden, s_shard_);
-  return dropout(hidden, c_.embedding_dropout);
-}
-
-// The output layer and the loss: logits in this rank's part of the vocabulary.
-Tensor MegatronStage::head_loss(const Tensor& hidden, const Batch& batch) {
-  const Tape::In in(tape_, Category::logits);
-  if (o_.sequence_parallel && !gather_buffer_) {
-    const Tape::Scope scope(tape_, "memory_buffer", Tape::Scope::Below::nothing);
-    const Tape::In shared_in(tape_, Category::communication);
-    gather_buffer_ = tape_.empty(OpKind::all_gather, {s_, b_, h_}, DType::bf16);
-  }
-  Tensor logits;
-  {
-    const Tape::Scope scope(tape_, "output_layer");
-    logits = megatron::column_linear(hidden, output_weight_, gather_buffer_, {o_.tp, o_.sequence_parallel, o_.fusion});
-  }
-  const Tape::Scope scope(tape_, "loss");
-  const Tensor labels = contiguous(transpose(batch.labels, 0, 1));
-  return mean_all(megatron::vocab_parallel_cross_entropy(logits, labels));
-}
-
-Tensor MegatronStage::forward(std::size_t chunk, const Tensor& received) {
-  const Batch batch = load_batch(chunk);
-  Tensor hidden = is_first(chunk) ? embed(batch) : received;
-  {
-    const Tape::Scope scope(tape_, "layers.*");
-    const auto depth = static_cast<std::size_t>(depth_);
-    for (std::size_t i = chunk * depth; i < (chunk + 1) * depth; ++i) {
-      const auto layer = layer_at(i);
-      if (!layer) continue;
-      const Tape::Layer number(tape_, static_cast<std::int32_t>(*layer));
-      hidden = run_layer(layers_[i], hidden);
-    }
-  }
-  if (!is_last(chunk)) return megatron::send_forward(hidden);
-  hidden = ln_linear(final_norm_, hidden);
-  return head_loss(hidden, batch);
 }
 
 }  // namespace ledger

@@ -6,13 +6,13 @@
 // module/{layernorm_linear,linear}.py, attention/dot_product_attention/backends.py, 2026. Tensors are [s, b, h].
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/config/model_config.h"
 #include "core/models/attention.h"
+#include "core/models/megatron_ops.h"
 
 namespace ledger {
 
@@ -20,11 +20,12 @@ struct MegatronOptions {
   std::uint64_t batch = 1, seq = 2048;  // seq: of the whole sequence
   std::uint64_t cp = 1;                 // ranks that the sequence is cut among (context parallelism)
   std::uint64_t tp = 1, pp = 1, stage = 0;
+  std::uint64_t tp_rank = 0;
+  DType weights = DType::bf16;
   std::uint64_t chunks = 1;  // of the stage, under the interleaved schedule: chunk c of stage r follows c of r - 1
   bool sequence_parallel = false;
   Attention attention = Attention::sdpa;  // eager: unfused; otherwise cuDNN's, Transformer Engine's first choice
   Checkpointing checkpointing = Checkpointing::none;
-  bool fusion = true;      // gradient_accumulation_fusion: products add weight gradients to the main ones themselves
   Bytes te_workspace = 0;  // of Transformer Engine's products
 };
 
@@ -37,11 +38,20 @@ bool counts_embedding_and_loss(const ModelConfig& config, std::uint64_t pp);
 // Vocabulary as Megatron pads it: to a multiple of 128 x tp.
 std::uint64_t megatron_vocab(const ModelConfig& config, std::uint64_t tp);
 
+// Who holds the main gradients, in which those of all micro-batches add up.
+class MainGradients {
+ public:
+  virtual ~MainGradients() = default;
+  // Called for every parameter as it is made. `by_tokens`: with sequence parallelism each rank has the gradient of its
+  // own tokens.
+  virtual void add(const Tensor& parameter, bool by_tokens) = 0;
+  // param.main_grad, where products add to it themselves (gradient_accumulation_fusion); else nothing.
+  virtual Tensor of(const Tensor& parameter) const = 0;
+};
+
 class MegatronStage {
  public:
-  // Called for every parameter as it is made.
-  using OnParameter = std::function<void(const Tensor&)>;
-  MegatronStage(Tape& tape, const ModelConfig& config, const MegatronOptions& options, const OnParameter& made);
+  MegatronStage(Tape& tape, const ModelConfig& config, const MegatronOptions& options, MainGradients& gradients);
 
   bool is_first(std::uint64_t chunk) const { return o_.stage == 0 && chunk == 0; }
   bool is_last(std::uint64_t chunk) const { return o_.stage + 1 == o_.pp && chunk + 1 == o_.chunks; }
@@ -49,8 +59,11 @@ class MegatronStage {
   // A micro-batch in one chunk: from tokens or from `received` (recv_forward) to the loss, or to what stands for the
   // output that was sent on: a scalar whose backward pass receives the output's gradient. Nothing else of the
   // micro-batch stays but what its graph saves.
-  Tensor forward(std::size_t chunk, const Tensor& received);
-  Tensor receive() const;  // recv_forward: a leaf that gathers a gradient
+  Tensor forward(std::size_t chunk, const Tensor& received, std::uint64_t micro_batch);
+  Tensor receive() const;                            // recv_forward: a leaf that gathers a gradient
+  void send_gradient(const Tensor& received) const;  // send_backward
+
+  const Tensor& shared_embedding() const { return shared_embedding_; }  // at both ends of a pipeline; or nothing
 
  private:
   struct LnLinear {  // TELayerNormColumnParallelLinear, or a norm alone where there is no weight
@@ -65,12 +78,19 @@ class MegatronStage {
     Tensor tokens, positions, labels, loss_mask, attention_mask;
   };
 
-  Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role);
+  Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role, const TensorCut& cut = {},
+                   bool by_tokens = false);
+  TensorCut cut_of(std::uint64_t local, std::uint64_t inner) const;
+  void make_frequencies();
   LnLinear make_ln_linear(const std::string& path, const char* name, Dim out, bool bias);
   Layer make_layer(std::uint64_t index);
-  Batch load_batch(std::uint64_t chunk) const;
+  Batch load_batch(std::uint64_t chunk, std::uint64_t micro_batch) const;
+  megatron::Sharing sharing(const Tensor& weight) const;
+  TensorSeat seat() const { return {o_.tp_rank, o_.tp}; }
   std::optional<std::uint64_t> layer_at(std::uint64_t position) const;
 
+  Tensor positions() const;
+  void ensure_angles() const;
   Tensor embed(const Batch& batch) const;
   Tensor run_layer(const Layer& layer, const Tensor& x) const;
   Tensor layer_forward(const Layer& layer, const Tensor& x) const;
@@ -87,9 +107,11 @@ class MegatronStage {
   Tape& tape_;
   ModelConfig c_;
   MegatronOptions o_;
-  const OnParameter& made_;
+  MainGradients& gradients_;
   Dim b_, s_, s_shard_, h_, ffn_, d_, np_, ng_, vocab_;
-  Tensor word_embeddings_, position_embeddings_, output_weight_;
+  Tensor word_embeddings_, position_embeddings_, output_weight_, shared_embedding_;
+  Tensor frequencies_;         // rotary_pos_emb.inv_freq
+  mutable Tensor angles_;      // what RotaryEmbedding.forward keeps of its first call (lru_cache)
   std::vector<Layer> layers_;  // by position; empty where the embedding or the loss counts as one
   std::uint64_t depth_ = 0;    // positions of a chunk
   LnLinear final_norm_;

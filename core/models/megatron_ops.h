@@ -1,29 +1,34 @@
-// megatron_ops.h - the fused operators of Megatron-Core and Transformer Engine: what each allocates and saves. Sizes
-// only; no executor computes them.
+// megatron_ops.h - the fused operators of Megatron-Core and Transformer Engine: what each allocates, saves and
+// computes.
 #pragma once
 
-#include "core/trace/operators.h"
+#include "core/models/own_rows.h"
 
 namespace ledger::megatron {
 
-// How the ranks of a tensor-parallel group share a product: of `tp` ranks, the sequence cut among them or not; and
-// whether weight gradients are added to the main ones by the product itself.
+// How the ranks of a tensor-parallel group share a product: the sequence cut among them or not; and where the weight's
+// gradient adds up, if the product itself adds to it (gradient_accumulation_fusion).
 struct Sharing {
   std::uint64_t tp = 1;
   bool sequence = false;
-  bool fused_gradients = true;
+  Tensor main_gradient;
 };
 
 // layernorm_linear.py: x -> norm -> x W^T (+ bias). Saves x, the normed x (of this rank's tokens) and the statistics.
-// Without `weight` a norm alone, which saves x and statistics (module/layernorm.py).
-Tensor norm_linear(const Tensor& x, const Tensor& norm, const Tensor& weight, const Tensor& bias, Sharing sharing);
+// Without `weight` a norm alone, which saves x and statistics (module/layernorm.py). `norm` [1, h]: RMSNorm's weight;
+// [2, h]: LayerNorm's weight and bias.
+struct Norm {
+  Tensor weights;
+  double eps = 1e-5;
+};
+Tensor norm_linear(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias, const Sharing& sharing);
 
 // linear.py with parallel_mode row: partial sums that are added up, or added and scattered. Saves x.
-Tensor row_linear(const Tensor& x, const Tensor& weight, Sharing sharing);
+Tensor row_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing);
 
 // layers.py, LinearWithGradAccumulationAndAsyncCommunication, the output layer's: saves x. `gathered` is the buffer
 // that its full input is gathered to in both passes (with sequence parallelism).
-Tensor column_linear(const Tensor& x, const Tensor& weight, const Tensor& gathered, Sharing sharing);
+Tensor column_linear(const Tensor& x, const Tensor& weight, const Tensor& gathered, const Sharing& sharing);
 
 // fused_bias_gelu.py, fused_bias_swiglu.py: save their input.
 Tensor bias_activation(const Tensor& x, const Tensor& bias, bool gated);
@@ -37,17 +42,20 @@ struct Heads {
 };
 Heads split_qkv(const Tensor& mixed, Dim q_width, Dim d);
 
-// TE's rotary kernel: turns x into a new tensor and saves the frequencies alone.
-Tensor fused_rope(const Tensor& x);
+// TE's rotary kernel: turns x [s, b, n, d] into a new tensor; saves no x.
+Tensor fused_rope(const Tensor& x, const Tensor& frequencies);
 
-// cross_entropy.py: logits in this rank's part of the vocabulary -> losses [s, b]; keeps an fp32 copy of the logits, in
-// which probabilities and then the gradient take shape.
-Tensor vocab_parallel_cross_entropy(const Tensor& logits, const Tensor& labels);
+// VocabParallelEmbedding: rows of this rank's part of the table, 0 for tokens of other ranks'.
+Tensor vocab_parallel_rows(const Tensor& weight, const Tensor& tokens, TensorSeat seat);
+
+// cross_entropy.py: logits [s, b, V/tp] in this rank's part of the vocabulary -> losses [s, b]; keeps an fp32 copy of
+// the logits, in which probabilities and then the gradient take shape.
+Tensor vocab_parallel_cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat);
 
 // p2p_communication.py: sends x on; a scalar that stands for it, whose backward receives x's gradient.
-Tensor send_forward(const Tensor& x);
+Tensor send_forward(const Tensor& x, std::uint64_t to);
 
-// mappings.py: to this rank's tokens and back.
-Tensor scatter_to_sequence(const Tensor& x, Dim shard);
+// mappings.py: to this rank's tokens and back; with `sums` of what the ranks have to add up, else of what all have.
+Tensor scatter_to_sequence(const Tensor& x, TensorSeat seat, bool sums);
 
 }  // namespace ledger::megatron

@@ -61,6 +61,7 @@ struct ModelOptions {
   Loss loss = Loss::full;
   bool compile = false;             // torch.compile as the stack applies it
   std::uint64_t tp = 1, cp = 1;     // ranks that share every matrix, and every sequence, as the stack has them do it
+  std::uint64_t tp_rank = 0;        // which of them it is
   ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model
   std::uint64_t images = 1;         // of a sequence, where the model takes any
   bool freeze_vision_tower = false;

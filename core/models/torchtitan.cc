@@ -41,6 +41,7 @@ TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, cons
     : version_(*titan_version(options.stack)),
       eps_(config.rms_norm_eps),
       dims_(local_dims(config, options)),
+      seat_{options.tp_rank, options.tp},
       s_local_(options.tp == 1 ? dims_.s : Dim{dims_.s.size / options.tp, Sym::none}),
       options_(options),
       names_(names_of(config, options.stack)),
@@ -69,7 +70,30 @@ TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, cons
   }
   make_rope_cache(tape);  // init_weights, once to_empty has given the parameters memory
   trainable_ = builder.take_trainable();
-  tape.trace().vocab_size = dims_.V.size;
+  tape.trace().vocab_size = config.vocab_size;
+  if (options.tp != 1) note_cuts(tape.trace());
+}
+
+// apply_tp: ColwiseParallel cuts outputs, RowwiseParallel inputs, or an embedding's rows; norms are whole everywhere.
+void TorchtitanDecoder::note_cuts(Trace& trace) const {
+  struct Matrix {
+    const char* module;
+    Dim outputs, inputs;  // of this rank
+    bool by_inputs;
+  };
+  const Matrix matrices[] = {{names_.embed, dims_.V, dims_.h, false},  {names_.q, dims_.q_dim, dims_.h, false},
+                             {names_.k, dims_.kv_dim, dims_.h, false}, {names_.v, dims_.kv_dim, dims_.h, false},
+                             {names_.o, dims_.h, dims_.q_dim, true},   {names_.gate, dims_.ffn, dims_.h, false},
+                             {names_.up, dims_.ffn, dims_.h, false},   {names_.down, dims_.h, dims_.ffn, true},
+                             {names_.head, dims_.V, dims_.h, false}};
+  for (Parameter& parameter : trace.parameters) {
+    for (const Matrix& m : matrices) {
+      const std::string end = std::string(m.module) + ".weight";
+      if (parameter.name != end && !parameter.name.ends_with("." + end)) continue;
+      const std::uint64_t cut = times(m.by_inputs ? m.inputs.size : m.outputs.size, seat_.ranks);
+      parameter.cut = cut_among(seat_.ranks, seat_.rank, cut, m.by_inputs ? 1 : m.inputs.size);
+    }
+  }
 }
 
 TorchtitanDecoder::Norm TorchtitanDecoder::make_norm(ModuleBuilder& builder, const std::string& path, const char* name,
@@ -170,15 +194,10 @@ Tensor TorchtitanDecoder::call_layer(std::size_t index, const Tensor& x) const {
   return output;
 }
 
-// tok_embeddings: with its rows cut among ranks, ids of other ranks' rows are masked, and the sums scattered.
 Tensor TorchtitanDecoder::embed(const Tensor& ids) const {
   if (options_.tp == 1) return tok_embeddings_.forward(ids);
-  Tensor partial;
-  {
-    const Tensor masked = clone(ids);
-    partial = tok_embeddings_.forward(masked);
-  }
-  return own_part(partial);
+  const Tape::Scope scope(ids.tape(), names_.embed);
+  return dtensor::embedding(tok_embeddings_.weight, ids, seat_, s_local_);
 }
 
 // Transformer.forward.
@@ -208,7 +227,7 @@ Tensor TorchtitanDecoder::cross_entropy_loss(const Tensor& pred) const {
   const Tensor flat = reshape(pred, {tokens_of(pred), dims_.V}), labels = reshape(labels_, {tokens_of(labels_)});
   if (options_.compile && version_.compiles_loss && options_.tp == 1) return compiled::cross_entropy(flat, labels);
   const Tensor wide = to(flat, DType::f32);
-  if (options_.tp > 1) return dtensor::cross_entropy(wide, labels);
+  if (options_.tp > 1) return dtensor::cross_entropy(wide, labels, seat_);
   return nll_loss(log_softmax(wide), labels, Reduction::mean);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/models/decoder_dims.h"
+#include "core/models/dtensor.h"
 #include "core/models/feed_forward.h"
 
 namespace ledger {
@@ -60,6 +61,7 @@ class TorchtitanDecoder : public Model {
   Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name, Dim size) const;
   Layer make_layer(ModuleBuilder& builder, std::size_t index) const;
   void make_rope_cache(Tape& tape);
+  void note_cuts(Trace& trace) const;
 
   Tensor logits(const Tensor& ids) const;
   Tensor whole(const Tensor& x) const;
@@ -78,7 +80,8 @@ class TorchtitanDecoder : public Model {
   const TitanVersion& version_;
   double eps_;
   DecoderDims dims_;  // of this rank's heads, width and vocabulary
-  Dim s_local_;       // tokens of a sequence that this rank has between the products
+  TensorSeat seat_;
+  Dim s_local_;  // tokens of a sequence that this rank has between the products
   ModelOptions options_;
   const ModuleNames& names_;
   double rope_theta_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/models/dtensor.h"
 #include "core/trace/streams.h"
 
 namespace ledger {
@@ -160,7 +161,11 @@ void Fsdp2::post_backward(Group& group) {
     Tensor& gradient = param.unsharded.impl()->grad;
     if (!gradient) continue;
     with_gradient.push_back(&param);
-    gradients.push_back(std::move(gradient));
+    // FSDPParam's unsharded_grad_data: partial sums over tensor-parallel ranks, of what these do not cut, are made
+    // whole.
+    const bool partial = options_.tensor_ranks > 1 && parameter_of(param.shard).cut.piece == 0;
+    gradients.push_back(partial ? dtensor::sum_of_ranks(gradient) : gradient);
+    gradient.reset();
   }
   reshard(group);
   if (!gradients.empty()) reduce(with_gradient, gradients);

@@ -17,6 +17,7 @@ class Fsdp2 : public ParameterUnits {
  public:
   struct Options {
     std::uint64_t world = 1, rank = 0;
+    std::uint64_t tensor_ranks = 1;   // that share each parameter
     DType param_dtype = DType::bf16;  // of the gathered parameters, and so of computation and gradients
     DType reduce_dtype = DType::f32;  // of the reduce-scatter
     bool reshard_after_forward = true;

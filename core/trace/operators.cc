@@ -153,6 +153,18 @@ Tensor floor(const Tensor& a) {
   return unary(OpKind::floor, a, a.dtype());
 }
 
+Tensor exp(const Tensor& a) {
+  return unary(OpKind::exp, a, a.dtype());
+}
+
+Tensor log(const Tensor& a) {
+  return unary(OpKind::log, a, a.dtype());
+}
+
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return binary(OpKind::logical_or, a, b);
+}
+
 Tensor log1p(const Tensor& a) {
   return unary(OpKind::log1p, a, a.dtype());
 }

@@ -51,6 +51,8 @@ Tensor rsqrt(const Tensor& a);
 Tensor reciprocal(const Tensor& a);  // only without grad
 Tensor floor(const Tensor& a);       // only without grad
 Tensor log1p(const Tensor& a);       // only without grad
+Tensor exp(const Tensor& a);         // only without grad
+Tensor log(const Tensor& a);         // only without grad
 Tensor clamp_max(const Tensor& a, double limit);
 Tensor clamp(const Tensor& a, double limit);  // to -limit..limit
 Tensor cos(const Tensor& a);                  // only without grad
@@ -160,6 +162,7 @@ struct TopK {
 };
 TopK topk(const Tensor& a, Dim k);  // over the last dimension
 TopK max_last(const Tensor& a);     // over the last dimension, kept with size 1
+Tensor amax(const Tensor& a);       // the same without places, only without grad
 // By places int64 [T, k] of the rows of [T, E]; scatter_value() works in place and only without grad.
 Tensor gather(const Tensor& a, const Tensor& places);
 void scatter_value(const Tensor& a, const Tensor& places, double value);
@@ -169,9 +172,11 @@ Tensor masked_fill(const Tensor& a, const Tensor& mask, double value);
 struct Sorted {
   Tensor values, places;  // int64
 };
-Sorted sort(const Tensor& a);                                                           // int64 [n], stable
-Tensor floor_divide(const Tensor& a, std::uint64_t b);                                  // int64
-Tensor at_least(const Tensor& a, std::uint64_t limit);                                  // boolean
+Sorted sort(const Tensor& a);                           // int64 [n], stable
+Tensor floor_divide(const Tensor& a, std::uint64_t b);  // int64
+Tensor at_least(const Tensor& a, std::uint64_t limit);  // boolean
+Tensor less(const Tensor& a, std::uint64_t limit);      // boolean
+Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor histogram(const Tensor& a, Dim bins);                                            // int32 [n] -> [bins]
 void index_put(const Tensor& destination, const Tensor& places, const Tensor& source);  // only without grad
 // These two work in place: the result is another handle on `a`'s memory, and `a`'s value is gone.

@@ -22,7 +22,7 @@ namespace ledger {
   X(sinusoids, "buffer")                /* out0[p,j] fp32 [P,n]: the sine of p f_j for j < n/2, then the cosine; f_j = 10000^(-2 j / n) */ \
   X(alibi_slopes, "pow.Scalar")         /* out0[n] fp32: the slopes of ALiBi for n heads, 2^(-8 i / n) where n is a power of two, else those of the next lower one and every other one of the next higher */ \
   X(relative_buckets, "where.self")     /* out0[q,k] int64 = T5's bucket of the distance k - q: of n = a.i[0] buckets, where a.x = 1, the upper half is for keys that come after; of the rest half are for one distance each and the others grow by the logarithm up to a.i[1] tokens; where a.x = 0 keys that come after have bucket 0 */ \
-  X(load_tokens, "input")               /* out0 = token ids, int64 [b,s]; with a.i[0] = 2^32 n + t each row begins with n images, one other token and t times the id a.i[1] each, which then stands nowhere else */ \
+  X(load_tokens, "input")               /* out0 = token ids, int64 [b,s], or as many numbers of another dtype; a.x: of which micro-batch; with a.i[0] = 2^32 n + t each row begins with n images, one other token and t times the id a.i[1] each, which then stands nowhere else */ \
   X(load_values, "input")               /* out0 = input features of a plain stack, uniform in [-1,1) */ \
   X(arange, "arange")                   /* out0[i] = i, int64 */ \
   X(ones_like, "ones_like")             /* out0 = 1 */ \
@@ -31,13 +31,15 @@ namespace ledger {
   X(cumsum, "cumsum")                   /* out0 = running sums of in0 along the last dimension */ \
   X(zeros_like, "zeros_like")           /* out0 = 0, an optimizer state */ \
   X(workspace, "workspace")             /* out0: uninitialised scratch memory of a library call; nothing is computed */ \
-  /* collectives, as one of n ranks sees them; a part is what one rank has, a shard what one rank has of one parameter. a.i[0] of the two that reduce: ReduceOp */ \
+  /* collectives, as one of n ranks of the run's group (Run::group) sees them; a part is what one rank has, a shard what one rank has of one parameter. a.i[0] of the two that reduce: ReduceOp */ \
   X(gather_copy_in, "all_gather_copy_in")      /* this rank's part of out0 = in0.. one after the other, in out0's dtype; out0 has n parts */ \
   X(all_gather, "_allgather_base_")            /* out0 = in0 of all ranks, by rank; without in0 this rank's part of out0 is in place already */ \
   X(gather_copy_out, "split_with_sizes_copy")  /* in0 has n parts; out0.. = parameters, whose shards stand side by side in each part from element a.i[0] on; a.i[1] = 1: cut flat, else along the first dimension; the last may be padded */ \
   X(reduce_copy_in, "chunk_cat")               /* out0 has n parts; each = the rank's shards of in0.. side by side, padded with 0; a.i[1] as above */ \
   X(reduce_scatter, "_reduce_scatter_base_")   /* out0 = this rank's part of in0, reduced over all ranks; it may lie in in0 */ \
   X(all_reduce, "allreduce_")                  /* out0 = in0 reduced over all ranks, in place */ \
+  X(send, "send")                              /* in0 to rank a.i[0] of the group; what it is sent may be used again at once */ \
+  X(receive, "recv_")                          /* out0 = what rank a.i[0] of the group sent, message by message */ \
   /* element-wise */ \
   X(to_copy, "_to_copy")                /* out0 = in0 in out0's dtype */ \
   X(clone, "clone")                     /* out0 = in0, same dtype, out0's own strides */ \
@@ -62,6 +64,8 @@ namespace ledger {
   X(sin, "sin")                         /* out0 = sin(in0) */ \
   X(floor, "floor")                     /* out0 = in0 rounded down */ \
   X(log1p, "log1p")                     /* out0 = log(1 + in0) */ \
+  X(exp, "exp")                         /* out0 = e^in0 */ \
+  X(log, "log")                         /* out0 = log(in0) */ \
   X(polar, "polar")                     /* in0[..,n] angles; out0[..,2n]: the cosine and sine of each side by side, a complex number */ \
   X(complex_mul, "mul.Tensor")          /* out0 = in0 * in1, complex numbers as pairs along the last dimension; a.i[0] = 1: times the conjugate of in1 */ \
   X(silu, "silu")                       /* out0 = in0 * sigmoid(in0) */ \
@@ -119,6 +123,7 @@ namespace ledger {
   /* routing tokens to experts */ \
   X(topk, "topk")                       /* out0[T,k] = the k = a.i[0] largest of each row of in0[T,E], largest first and of equals the first; out1 int64 = their places */ \
   X(max_last, "max.dim")                /* in0[T,E]; out0[T,1] = the largest of each row, the first of equals; out1 int64 = its place */ \
+  X(amax, "amax")                       /* in0[T,E]; out0[T,1] = the largest of each row */ \
   X(gather, "gather")                   /* out0[t,j] = in0[t,in1[t,j]]; in1 int64 [T,k], no place twice in a row */ \
   X(gather_backward, "scatter_add")     /* as topk_backward */ \
   X(scatter_source, "scatter_.src")     /* out0[t,in1[t,j]] = in0[t,j], in place; in1 int64 [T,k], no place twice in a row */ \
@@ -129,6 +134,8 @@ namespace ledger {
   X(floor_divide, "floor_divide")       /* out0 = in0 / a.i[0], rounded down; int64 */ \
   X(histc, "histc")                     /* in0[n] int32; out0[i] = how many of in0 are i */ \
   X(at_least, "ge.Scalar")              /* out0 = in0 >= a.i[0], boolean; in0 int64 */ \
+  X(less, "lt.Scalar")                  /* out0 = in0 < a.i[0], boolean; in0 int64 */ \
+  X(logical_or, "bitwise_or.Tensor")    /* out0 = in0 or in1; boolean */ \
   X(masked_fill, "masked_fill")         /* out0 = in0, but a.x where in1 holds */ \
   X(index_put, "index_put_")            /* out0[in1[i],...] = in0[i,...], in place; in1 int64 */ \
   X(grouped_mm, "_grouped_mm")          /* in2[E] int32: where each group of rows ends. in1[E,K,N]: out0[R,N] = in0[R,K] in1[e], e the row's group. in1[R,N]: out0[E,M,N], out0[e] = in0[M,R] in1 over the group's part of R */ \
@@ -168,7 +175,7 @@ namespace ledger {
   /* optimizer */ \
   X(vector_norm, "linalg_vector_norm")  /* out0 = 2-norm of in0, in in0's dtype */ \
   X(row_norm, "linalg_vector_norm")     /* out0[i] = 2-norm of row i of in0 */ \
-  X(adamw, "_fused_adamw_")             /* in0 gradient; in place: out0 parameter, out1 exp_avg, out2 exp_avg_sq, out3 step (fp32 scalar, += 1); hyper-parameters: Trace::adamw */ \
+  X(adamw, "_fused_adamw_")             /* in0 gradient; in place: out0 parameter, out1 exp_avg, out2 exp_avg_sq, out3 step (fp32 scalar, += 1), or, where the caller counts, no out3 and step a.i[0]; hyper-parameters: Trace::adamw */ \
   X(adamw_moments, "_foreach_lerp_")    /* in0 gradient; in place: out0 exp_avg += (1 - beta1) (in0 - out0); out1 exp_avg_sq *= beta2, out1 += (1 - beta2) in0^2. Here and in the next three every step written with = is a library call and rounds to the tensor's dtype */ \
   X(adamw_update, "_foreach_addcdiv_")  /* in0 exp_avg, in1 sqrt(exp_avg_sq); in place out0 parameter: out0 *= 1 - lr wd; d = in1 / sqrt(1 - beta2^t), unless a.i[1] = 1: then d = in1, divided before; d += eps; out0 -= lr / (1 - beta1^t) (in0 / d); t = a.i[0]; d is a temporary of in1's dtype */ \
   X(momentum_update, "_foreach_add_")   /* in0 gradient; in place out0 *= 0.9; out0 += in0 */ \

@@ -204,6 +204,16 @@ Tensor at_least(const Tensor& a, std::uint64_t limit) {
   return made(OpKind::at_least, a, a.shape(), DType::boolean, {0, {static_cast<std::int64_t>(limit), 0}});
 }
 
+Tensor less(const Tensor& a, std::uint64_t limit) {
+  return made(OpKind::less, a, a.shape(), DType::boolean, {0, {static_cast<std::int64_t>(limit), 0}});
+}
+
+Tensor amax(const Tensor& a) {
+  Shape shape = a.shape();
+  shape.set_last(kOne);
+  return made(OpKind::amax, a, shape, a.dtype());
+}
+
 Tensor histogram(const Tensor& a, Dim bins) {
   return made(OpKind::histc, a, {bins}, a.dtype());
 }

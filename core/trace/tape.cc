@@ -259,6 +259,7 @@ void Tape::run(OpKind op, std::span<const Tensor* const> inputs, std::span<const
   run.attr = attr;
   run.scope = scope_;
   run.layer = layer_;
+  run.group = group_;
   for (const Tensor* tensor : inputs)
     add_view(*tensor);
   for (const Tensor* tensor : outputs)

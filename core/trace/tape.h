@@ -208,6 +208,16 @@ class Tape {
     Category before_;
   };
 
+  class Among {  // collectives are among the ranks of this group
+   public:
+    Among(Tape& tape, RankGroup group) : tape_(tape), before_(tape.group_) { tape.group_ = group; }
+    ~Among() { tape_.group_ = before_; }
+
+   private:
+    Tape& tape_;
+    RankGroup before_;
+  };
+
  private:
   friend class Tensor;
 
@@ -259,6 +269,7 @@ class Tape {
   NameId scope_ = 0;
   std::int32_t layer_ = -1;
   Category category_ = Category::activations;
+  RankGroup group_ = RankGroup::data;
   bool grad_enabled_ = true;
   bool autocast_ = false;
   DType autocast_dtype_ = DType::bf16;
@@ -290,5 +301,10 @@ class Tape {
   };
   std::vector<Name> names_;
 };
+
+// What the trace says of the parameter that `leaf` is.
+inline Parameter& parameter_of(const Tensor& leaf) {
+  return leaf.tape().trace().parameters[static_cast<std::size_t>(leaf.impl()->parameter)];
+}
 
 }  // namespace ledger

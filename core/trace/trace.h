@@ -13,6 +13,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/dtype.h"
+#include "core/trace/mesh.h"
 #include "core/trace/ops.h"
 #include "core/trace/shape.h"
 
@@ -77,6 +78,7 @@ struct Run {
   Attr attr;
   NameId scope = 0;
   std::int32_t layer = -1;
+  RankGroup group = RankGroup::data;  // whom a collective is among; of what is loaded: whose batches differ
 
   std::uint32_t input_count() const { return many != 0 ? many : inputs; }
 };
@@ -96,6 +98,24 @@ struct Event {
   std::uint32_t id;
 };
 
+// What a rank has of a parameter that tensor parallelism cuts along one dimension: pieces of `piece` elements, `stride`
+// apart in the whole, the first of them at `offset`. Not cut: `piece` is 0.
+struct TensorCut {
+  std::uint64_t piece = 0, stride = 0, offset = 0;
+
+  // Where element `i` of the rank's part stands in the whole.
+  constexpr std::uint64_t place(std::uint64_t i) const {
+    return piece == 0 ? i : i / piece * stride + offset + i % piece;
+  }
+};
+
+// Part `rank` of `ranks` of a whole [outer, cut dimension, inner], whose cut dimension has `size`.
+inline TensorCut cut_among(std::uint64_t ranks, std::uint64_t rank, std::uint64_t size, std::uint64_t inner) {
+  if (ranks == 1) return {};
+  const std::uint64_t piece = times(size / ranks, inner);
+  return {piece, times(size, inner), times(piece, rank)};
+}
+
 // A parameter as state dicts name it; executors initialise from the name, tests look gradients up by it.
 struct Parameter {
   std::string name;  // "model.layers.0.self_attn.q_proj.weight"
@@ -108,6 +128,7 @@ struct Parameter {
   // What this rank holds of it: so many elements from `first` on, which stand in the storage from `offset` on. None
   // where `elements` is 0: all of it.
   std::uint64_t first = 0, held = 0, offset = 0;
+  TensorCut cut = {};  // whose parts are the whole of what stands above
 };
 
 // Shard number `rank` of a parameter cut into equal shards of `part` elements, the last of which may be padded.
@@ -163,6 +184,7 @@ struct Trace {
   RopeScaling rope;
   std::vector<HostBuffer> host;  // what an offloading framework keeps in host memory, from loading to the end
   std::uint64_t vocab_size = 0;  // token ids are below this
+  Mesh mesh;                     // of the ranks that run together
 
   bool has_operands = false;
   bool overflow = false;  // some size did not fit 64 bits: nothing in this trace is to be believed

@@ -7,12 +7,17 @@
 namespace ledger {
 namespace {
 
-// Of shards each rank takes the norm of its own; DTensor's full_tensor() puts them together, FSDP1 an all-reduce.
+// Of shards each rank takes the norm of its own; DTensor's full_tensor() puts them together, FSDP1 an all-reduce. What
+// tensor parallelism cuts is put together one by one, before norms are stacked.
 Tensor total_norm(Tape& tape, const std::vector<Tensor>& parameters, NormOver over) {
   std::vector<Tensor> norms;
   norms.reserve(parameters.size());
   for (const Tensor& parameter : parameters) {
-    if (parameter.grad()) norms.push_back(vector_norm(parameter.grad()));
+    if (!parameter.grad()) continue;
+    norms.push_back(vector_norm(parameter.grad()));
+    const bool cut = parameter.impl()->parameter >= 0 && parameter_of(parameter).cut.piece != 0;
+    const Tape::Among ranks(tape, RankGroup::tensor);
+    if (cut) all_reduce(norms.back(), ReduceOp::norm);
   }
   const Tensor norm = norms.empty() ? zeros(tape, Shape{}, DType::f32) : vector_norm(stack(norms, Sym::none));
   if (over == NormOver::shards) all_reduce(norm, ReduceOp::norm);

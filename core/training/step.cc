@@ -4,12 +4,15 @@
 #include <string>
 
 #include "core/models/causal_lm_loss.h"
+#include "core/models/dtensor.h"
 #include "core/models/model.h"
 #include "core/models/torchtitan.h"
 #include "core/parallel/ddp.h"
 #include "core/parallel/deepspeed.h"
 #include "core/parallel/fsdp1.h"
 #include "core/parallel/fsdp2.h"
+#include "core/parallel/mesh_of.h"
+#include "core/training/megatron_step.h"
 #include "core/training/optimizer.h"
 #include "core/training/support.h"
 
@@ -70,6 +73,7 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.loss = recipe.loss;
   model.compile = recipe.compile;
   model.tp = recipe.tp;
+  model.tp_rank = mesh_of(recipe).place(options.rank, Axis::tensor);
   model.cp = recipe.cp;
   model.images = recipe.images;
   model.freeze_vision_tower = recipe.freeze_vision_tower;
@@ -95,7 +99,8 @@ Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe, co
   const TitanVersion* const titan = titan_version(recipe.stack);
   const bool keeps_last = titan != nullptr && titan->ends_in_root;
   return {.world = times(recipe.dp, recipe.cp),
-          .rank = options.rank,
+          .rank = mesh_of(recipe).data_place(options.rank),
+          .tensor_ranks = recipe.tp,
           .param_dtype = dtype_of(recipe.param_dtype, options),
           .reduce_dtype = dtype_of(recipe.reduce_dtype, options),
           .reshard_after_forward = recipe.reshard_after_forward,
@@ -198,12 +203,25 @@ class TrainingLoop {
     std::vector<Tensor> updated = trained_;  // without what no loss depended on
     std::erase_if(updated, [](const Tensor& parameter) { return !parameter.grad(); });
     if (scaler_) scaler_->unscale(tape_, updated);
+    if (recipe_.tp > 1 && recipe_.fsdp == 0) sum_partial_gradients(updated);
     const bool clips = recipe_.stack != Stack::torchtune;  // clip_grad_norm: null in nearly all of its configs
     if (clips && options_.max_grad_norm > 0) {
       const NormOver over = recipe_.fsdp != 0 ? NormOver::shards : NormOver::gradients;
       clip_grad_norm(tape_, updated, options_.max_grad_norm, over);
     }
     optimizer_->step(tape_, updated);
+  }
+
+  // Gradients of what tensor parallelism does not cut are sums over this rank's tokens: DTensor's operators make them
+  // whole where they are used. (FSDP does it before it reduces them.)
+  static void sum_partial_gradients(const std::vector<Tensor>& parameters) {
+    for (const Tensor& parameter : parameters) {
+      Tape& tape = parameter.tape();
+      if (parameter_of(parameter).cut.piece != 0) continue;
+      const Tape::In in(tape, Category::gradients);
+      parameter.impl()->grad = dtensor::sum_of_ranks(parameter.grad());
+      parameter_of(parameter).gradient = parameter.grad().impl()->storage->id;
+    }
   }
 
   void run_micro_batch(const std::string& prefix) {
@@ -262,8 +280,10 @@ class TrainingLoop {
 
 Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options) {
   if (auto problem = unsupported(config, recipe)) return *problem;
-  if (recipe.stack == Stack::megatron)  // megatron_step.h predicts it; no executor knows its operators
-    return Problem{ProblemCode::unsupported_recipe, "stack", recipe_value(recipe, "stack"), "megatron_is_not_run", ""};
+  if (recipe.stack == Stack::megatron) {
+    const std::uint64_t stage = mesh_of(recipe).place(options.rank, Axis::pipeline);
+    return trace_megatron(config, recipe, stage, megatron_run(options));
+  }
   const std::uint64_t layers =
       config.architecture == Architecture::plain
           ? config.layers.size()
@@ -290,6 +310,7 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
   Trace trace;
   {
     tape.trace().adamw = options.adamw;
+    tape.trace().mesh = mesh_of(recipe);
     TrainingLoop loop(tape, config, recipe, options);
     loop.run(options.steps);
     trace = tape.finish();

@@ -18,9 +18,9 @@ struct TraceOptions {
   Bytes cublas_workspace_bytes = 0;  // of the GPU predicted for
   double lora_alpha = 8;             // adapters are scaled by lora_alpha / rank; PEFT's default
   AdamW adamw;
-  double max_grad_norm = 1.0;                               // 0: gradients are not clipped
-  std::uint64_t rank = 0;                                   // of the ranks that share data, whose trace it is
-  bool every_pass = false;                                  // generation: play all passes, however many
+  double max_grad_norm = 1.0;  // 0: gradients are not clipped
+  std::uint64_t rank = 0;      // whose trace it is, as mesh_of() numbers them
+  bool every_pass = false;     // play all of generation's passes, and all of Megatron's micro-batches, however many
   Bytes cudnn_forward_bytes = 0, cudnn_backward_bytes = 0;  // scratch memory of its attention, where known (tape.h)
   bool cpu_statistics = false;  // layer norms keep mean and rstd as the CPU kernel does (tape.h)
 };

@@ -28,16 +28,18 @@ struct Centred {
   LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return centre + centred_value(hash + i, scale); }
 };
 
-// The first `held` of them, and 0 behind: the last shard's padding.
+// From the `first` of this rank's part on `held` of them, and 0 behind: the last shard's padding.
 struct Shard {
   Centred values;
-  std::uint64_t held;
-  LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return i < held ? values(i) : 0.0; }
+  TensorCut cut;
+  std::uint64_t first, held;
+  LEDGER_DEVICE_ONLY double operator()(std::uint64_t i) const { return i < held ? values(cut.place(first + i)) : 0.0; }
 };
 
-// Where this rank's part of the batch begins.
+// Where this rank's part of the batch begins; micro-batches follow each other.
 std::uint64_t first_input(const Call& call) {
-  return call.seed + call.seat.rank * call.out[0].numel();
+  const std::uint64_t batches = static_cast<std::uint64_t>(call.attr.x) * call.seat.world + call.seat.rank;
+  return call.seed + batches * call.out[0].numel();
 }
 
 struct Token {
@@ -67,9 +69,9 @@ void load_parameter(Call& call) {
   }
   const Parameter& parameter = call.trace.parameters[index];
   const bool norm = parameter.role == Parameter::Role::norm;
-  const std::uint64_t first = fnv1a64(parameter.name) + parameter.first;
+  const Centred values{fnv1a64(parameter.name), norm ? 1.0 : 0.0, norm ? kNormScale : kWeightScale};
   const std::uint64_t held = parameter.elements == 0 ? call.out[0].numel() : parameter.held;
-  generate<double>(call, call.out[0], Shard{{first, norm ? 1.0 : 0.0, norm ? kNormScale : kWeightScale}, held});
+  generate<double>(call, call.out[0], Shard{values, parameter.cut, parameter.first, held});
 }
 
 void load_buffer(Call& call) {

@@ -71,6 +71,10 @@ struct Unary {
         return map_strip(x, math::Floor{});
       case OpKind::log1p:
         return map_strip(x, math::Log1p{});
+      case OpKind::exp:
+        return map_strip(x, math::Exp{});
+      case OpKind::log:
+        return map_strip(x, math::Log{});
       case OpKind::cos:
         return map_strip(x, math::Cos{});
       case OpKind::sin:
@@ -119,6 +123,8 @@ struct Binary {
       case OpKind::div:
       case OpKind::div_inplace:
         return map_strip(x, y, math::Divide{});
+      case OpKind::logical_or:
+        return map_strip(x, y, math::Or{});
       case OpKind::silu_backward:
         return map_strip(x, y, math::SiluBackward{});
       case OpKind::swiglu:
@@ -229,6 +235,7 @@ struct OfInteger {
 
   LEDGER_DEVICE_ONLY double value(std::int64_t x) const {
     if (op == OpKind::floor_divide) return static_cast<double>(x / operand);  // places: never negative
+    if (op == OpKind::less) return x < operand ? 1.0 : 0.0;
     if (op == OpKind::at_least) return x >= operand ? 1.0 : 0.0;
     return (x == operand) == (op == OpKind::equal) ? 1.0 : 0.0;
   }

@@ -33,6 +33,7 @@ void gather_copy_out(Call& call);
 void reduce_copy_in(Call& call);
 void reduce_scatter(Call& call);
 void all_reduce(Call& call);
+void receive(Call& call);
 
 // elementwise.cc
 void copy(Call& call);
@@ -82,6 +83,7 @@ void vector_norm(Call& call);
 void row_norm(Call& call);
 void cumsum(Call& call);
 void argmax(Call& call);
+void amax(Call& call);
 void all(Call& call);
 
 // rows.cc

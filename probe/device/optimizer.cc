@@ -33,14 +33,15 @@ void update(Call& call, const std::array<Operand, N>& operands, const Constants&
 
 // The step counter, and what depends on nothing else, to scratch memory.
 struct CountStep {
-  std::byte* counter;
+  std::byte* counter;  // nullptr: the caller counts
   DType dtype;
+  double given;
   AdamW rates;
   double* scratch;
 
   LEDGER_DEVICE_ONLY void operator()(std::uint64_t) const {
-    const double step = load<double>(counter, dtype) + 1;
-    store(counter, step, dtype);
+    const double step = counter == nullptr ? given : load<double>(counter, dtype) + 1;
+    if (counter != nullptr) store(counter, step, dtype);
     scratch[0] = rates.lr / (1 - std::pow(rates.beta1, step));
     scratch[1] = std::sqrt(1 - std::pow(rates.beta2, step));
   }
@@ -159,10 +160,10 @@ struct Sgd {
 }  // namespace
 
 void adamw(Call& call) {
-  const Operand& counter = call.out[3];
+  const Operand counter = call.out.size() > 3 ? call.out[3] : Operand{};
   double* scratch = call.services.scratch;
   const AdamW& rates = call.trace.adamw;
-  for_elements(call, 1, CountStep{counter.data, counter.dtype, rates, scratch});
+  for_elements(call, 1, CountStep{counter.data, counter.dtype, static_cast<double>(call.attr.i[0]), rates, scratch});
   update<FusedAdamW, 4>(call, {call.in[0], call.out[1], call.out[2], call.out[0]}, rates,
                         static_cast<const double*>(scratch));
 }

@@ -216,6 +216,19 @@ struct Argmax {
   }
 };
 
+struct Amax {
+  Rows<2> rows;
+  LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
+    std::byte* at[2];
+    rows.leading.locate(row, at);
+    const double largest = team.over<double>(rows.width, rows.get<double>(at, 0, 0), Largest{},
+                                             [&](std::uint64_t i) { return rows.get<double>(at, 0, i); });
+    team.each([&](unsigned lane) {
+      if (lane == 0) store(at[1], largest, rows.dtypes[1]);
+    });
+  }
+};
+
 struct All {
   Rows<2> rows;
   LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
@@ -253,6 +266,11 @@ void row_norm(Call& call) {
 void argmax(Call& call) {
   const Rows<2> rows = rows_and_column(call);
   for_teams(call, rows.count(), Argmax{rows});
+}
+
+void amax(Call& call) {
+  const Rows<2> rows = rows_and_column(call);
+  for_teams(call, rows.count(), Amax{rows});
 }
 
 void all(Call& call) {

@@ -24,7 +24,7 @@ Bytes slack_bytes(Bytes bytes) {
 HostExecutor::HostExecutor(const Trace& trace, HostStore& store, Options options)
     : CheckedExecutor(trace, options.stop), store_(store), options_(std::move(options)) {
   static StandIn alone(0, 1);
-  if (options_.ranks == nullptr) options_.ranks = &alone;
+  groups_.emplace(trace.mesh, options_.ranks == nullptr ? alone : *options_.ranks);
 }
 
 void HostExecutor::after_birth(StorageId storage, std::byte* memory) {
@@ -45,7 +45,8 @@ void HostExecutor::before_death(StorageId storage, std::byte* memory) {
 }
 
 const char* HostExecutor::compute(const Run& run, Operands in, Operands out) {
-  host::KernelCall call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), host_memory_, options_.ranks};
+  Communicator& ranks = groups_->of(run.group);
+  host::KernelCall call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), host_memory_, &ranks};
   host::kKernels[static_cast<std::size_t>(run.op)](call);
   return call.error;
 }

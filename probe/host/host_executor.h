@@ -5,10 +5,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "probe/checked_executor.h"
 #include "probe/host/host_store.h"
 #include "probe/initial_values.h"
+#include "probe/ranks/rank_groups.h"
 
 namespace ledger {
 
@@ -41,6 +43,7 @@ class HostExecutor : public CheckedExecutor {
 
   HostStore& store_;
   Options options_;
+  std::optional<RankGroups> groups_;
   host::HostMemory host_memory_;
 };
 

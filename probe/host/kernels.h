@@ -38,6 +38,8 @@ void gather_copy_out(KernelCall& call);
 void reduce_copy_in(KernelCall& call);
 void reduce_scatter(KernelCall& call);
 void all_reduce(KernelCall& call);
+void send(KernelCall& call);
+void receive(KernelCall& call);
 
 // kernels_elementwise.cc
 void copy(KernelCall& call);
@@ -59,6 +61,9 @@ void outside(KernelCall& call);
 void logical_not(KernelCall& call);
 void floor(KernelCall& call);
 void log1p(KernelCall& call);
+void exp(KernelCall& call);
+void log(KernelCall& call);
+void logical_or(KernelCall& call);
 void cos(KernelCall& call);
 void sin(KernelCall& call);
 void silu(KernelCall& call);
@@ -111,6 +116,7 @@ void vector_norm(KernelCall& call);
 void row_norm(KernelCall& call);
 void cumsum(KernelCall& call);
 void argmax(KernelCall& call);
+void amax(KernelCall& call);
 
 // kernels_shape.cc
 void cat(KernelCall& call);
@@ -159,6 +165,7 @@ void scatter_source(KernelCall& call);
 void sort(KernelCall& call);
 void floor_divide(KernelCall& call);
 void at_least(KernelCall& call);
+void less(KernelCall& call);
 void histc(KernelCall& call);
 void grouped_mm(KernelCall& call);
 

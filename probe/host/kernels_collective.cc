@@ -66,4 +66,16 @@ void all_reduce(KernelCall& call) {
   report(call, call.ranks->all_reduce(buffer_of(call.out[0]), static_cast<ReduceOp>(call.attr.i[0])));
 }
 
+void send(KernelCall& call) {
+  if (!is_dense(call.in[0])) call.error = kNotDense;
+  if (call.error != nullptr) return;
+  report(call, call.ranks->send(buffer_of(call.in[0]), static_cast<std::uint64_t>(call.attr.i[0])));
+}
+
+void receive(KernelCall& call) {
+  if (!is_dense(call.out[0])) call.error = kNotDense;
+  if (call.error != nullptr) return;
+  report(call, call.ranks->receive(buffer_of(call.out[0]), static_cast<std::uint64_t>(call.attr.i[0])));
+}
+
 }  // namespace ledger::host

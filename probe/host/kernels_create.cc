@@ -19,11 +19,11 @@ void load_parameter(KernelCall& call) {
   const Parameter& parameter = call.trace.parameters[index];
   const bool norm = parameter.role == Parameter::Role::norm;
   const std::uint64_t hash = fnv1a64(parameter.name);
-  const std::uint64_t first = hash + parameter.first;
   const std::uint64_t held = parameter.elements == 0 ? call.out[0].numel() : parameter.held;
   generate<double>(call.out[0], [&](std::uint64_t i) {
     if (i >= held) return 0.0;  // the last shard's padding
-    return norm ? 1 + centred_value(first + i, kNormScale) : centred_value(first + i, kWeightScale);
+    const std::uint64_t place = hash + parameter.cut.place(parameter.first + i);
+    return norm ? 1 + centred_value(place, kNormScale) : centred_value(place, kWeightScale);
   });
 }
 
@@ -50,20 +50,31 @@ void alibi_slopes(KernelCall& call) {
   generate<float>(call.out[0], math::AlibiSlope(call.out[0].sizes[0]));
 }
 
+namespace {
+
+// Where this rank's part of the batch begins; micro-batches follow each other.
+std::uint64_t first_input(const KernelCall& call) {
+  const std::uint64_t ranks = call.ranks == nullptr ? 1 : call.ranks->world();
+  const std::uint64_t batches = static_cast<std::uint64_t>(call.attr.x) * ranks + call.rank();
+  return call.seed + batches * call.out[0].numel();
+}
+
+}  // namespace
+
 void load_tokens(KernelCall& call) {
   const std::uint64_t vocab = call.trace.vocab_size;
   if (vocab == 0) {
     call.error = "the trace states no vocabulary";
     return;
   }
-  const std::uint64_t first = call.seed + call.rank() * call.out[0].numel();  // each rank has its part of the batch
+  const std::uint64_t first = first_input(call);
   const math::ImageTokens images(call.attr, call.out[0].last_size());
   generate<double>(call.out[0],
                    [&](std::uint64_t i) { return static_cast<double>(images(i, splitmix64(first + i), vocab)); });
 }
 
 void load_values(KernelCall& call) {
-  const std::uint64_t first = call.seed + call.rank() * call.out[0].numel();
+  const std::uint64_t first = first_input(call);
   generate<double>(call.out[0], [&](std::uint64_t i) { return centred_value(first + i, 1); });
 }
 

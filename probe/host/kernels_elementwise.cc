@@ -142,6 +142,18 @@ void log1p(KernelCall& call) {
   map<1>(call, math::Log1p{});
 }
 
+void exp(KernelCall& call) {
+  map<1>(call, math::Exp{});
+}
+
+void log(KernelCall& call) {
+  map<1>(call, math::Log{});
+}
+
+void logical_or(KernelCall& call) {
+  map<2>(call, math::Or{});
+}
+
 void cos(KernelCall& call) {
   map<1>(call, math::Cos{});
 }

@@ -70,9 +70,12 @@ constexpr double kMomentum = 0.9;
 }  // namespace
 
 void adamw(KernelCall& call) {
-  const HostView& counter = call.out[3];
-  const double step = load_one<double>(counter.data, counter.dtype) + 1;
-  store_one(counter.data, step, counter.dtype);
+  auto step = static_cast<double>(call.attr.i[0]);
+  if (call.out.size() > 3) {
+    const HostView& counter = call.out[3];
+    step = load_one<double>(counter.data, counter.dtype) + 1;
+    store_one(counter.data, step, counter.dtype);
+  }
   const AdamW& rates = call.trace.adamw;
   const double step_size = rates.lr / (1 - std::pow(rates.beta1, step));
   const double correction2_sqrt = std::sqrt(1 - std::pow(rates.beta2, step));

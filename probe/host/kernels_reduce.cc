@@ -97,6 +97,17 @@ void argmax(KernelCall& call) {
   });
 }
 
+void amax(KernelCall& call) {
+  const HostView &out = call.out[0], &in = call.in[0];
+  const std::size_t width = in.last_size();
+  for_each_vector<2>({out, in}, [&](const auto& at) {
+    double largest = load_one<double>(at[1], in.dtype);
+    for (std::size_t i = 1; i < width; ++i)
+      largest = std::max(largest, load_one<double>(at[1] + static_cast<std::ptrdiff_t>(i) * last_step(in), in.dtype));
+    store_one(at[0], largest, out.dtype);
+  });
+}
+
 void vector_norm(KernelCall& call) {
   store_one(call.out[0].data, norm(call.in[0]), call.out[0].dtype);
 }

@@ -160,6 +160,10 @@ void at_least(KernelCall& call) {
   map_ints(call, [&](std::int64_t x) { return x >= call.attr.i[0]; });
 }
 
+void less(KernelCall& call) {
+  map_ints(call, [&](std::int64_t x) { return x < call.attr.i[0]; });
+}
+
 void histc(KernelCall& call) {
   const HostView &in = call.in[0], &out = call.out[0];
   std::vector<double> counts(out.sizes[0], 0.0);

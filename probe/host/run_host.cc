@@ -13,7 +13,7 @@ void keep_gradients(const Trace& trace, const HostExecutor& executor, std::vecto
     if (!executor.alive(parameter.gradient)) continue;
     const auto same_name = [&](const NamedTensor& t) { return t.name == parameter.name; };
     auto place = std::find_if(kept.begin(), kept.end(), same_name);
-    if (place == kept.end()) place = kept.insert(place, {parameter.name, {}, 0});
+    if (place == kept.end()) place = kept.insert(place, {parameter.name, {}, 0, {}});
     place->values = executor.read(parameter.gradient);
   }
 }
@@ -27,7 +27,7 @@ std::vector<NamedTensor> weights_of(const Trace& trace, const HostExecutor& exec
       const auto begin = values.begin() + static_cast<std::ptrdiff_t>(parameter.offset);
       values = std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(parameter.held));
     }
-    all.push_back({parameter.name, std::move(values), parameter.first});
+    all.push_back({parameter.name, std::move(values), parameter.first, parameter.cut});
   }
   return all;
 }

@@ -22,7 +22,8 @@ struct HostRunOptions {
 struct NamedTensor {
   std::string name;  // of the parameter
   std::vector<double> values;
-  std::uint64_t first = 0;  // of the whole parameter, where this rank has a shard
+  std::uint64_t first = 0;  // where this rank has a shard: of the whole, or of its part as `cut` says
+  TensorCut cut = {};
 };
 
 struct HostRun : MeasuredResult {

@@ -49,6 +49,8 @@ LEDGER_UNARY(Sin, std::sin(x))
 LEDGER_UNARY(Tanh, std::tanh(x))
 LEDGER_UNARY(Floor, std::floor(x))
 LEDGER_UNARY(Log1p, std::log1p(x))
+LEDGER_UNARY(Exp, std::exp(x))
+LEDGER_UNARY(Log, std::log(x))
 LEDGER_UNARY(Silu, x / (1 + std::exp(-x)))
 LEDGER_UNARY(Sigmoid, 1 / (1 + std::exp(-x)))
 LEDGER_UNARY(Relu, x < 0 ? C{0} : x)  // NaN passes through
@@ -67,6 +69,7 @@ LEDGER_BINARY(Add, x + y)
 LEDGER_BINARY(Subtract, x - y)
 LEDGER_BINARY(Multiply, x* y)
 LEDGER_BINARY(Divide, x / y)
+LEDGER_BINARY(Or, static_cast<C>(x != 0 || y != 0))
 LEDGER_BINARY(ZeroMaskedRows, x != 0 ? C{0} : y)    // x: masked; y may be NaN
 LEDGER_BINARY(ThresholdBackward, y > 0 ? x : C{0})  // here and below x is the gradient
 LEDGER_BINARY(TanhBackward, x*(1 - y * y))

@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "core/base/dtype.h"
 #include "core/trace/ops.h"
@@ -40,23 +42,37 @@ class Communicator {
   virtual bool broadcast(const RankBuffer& buffer, std::uint64_t root) = 0;
   // As many equal pieces as ranks: piece r goes to rank r, and comes from it.
   virtual bool all_to_all(const RankBuffer& out, const RankBuffer& in) = 0;
+  // Returns when `buffer` may be used again; what it held may still be on its way.
   virtual bool send(const RankBuffer& buffer, std::uint64_t to) = 0;
   virtual bool receive(const RankBuffer& buffer, std::uint64_t from) = 0;
+  // Some of these ranks by themselves, this one among them: `members` are their numbers here, in ascending order.
+  // Whichever fails first ends both.
+  virtual std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) = 0;
   // This rank gives up: the others end with `why` instead of waiting for it.
   virtual void abort(const std::string& why) = 0;
 
-  const std::string& failure() const { return failure_; }  // in English; empty while all is well
+  const std::string& failure() const { return *failure_; }  // in English; empty while all is well
 
  protected:
-  Communicator(std::uint64_t rank, std::uint64_t world) : rank_(rank), world_(world) {}
+  Communicator(std::uint64_t rank, std::uint64_t world) : Communicator(rank, world, std::make_shared<std::string>()) {}
+  Communicator(std::uint64_t rank, std::uint64_t world, std::shared_ptr<std::string> failure)
+      : rank_(rank), world_(world), failure_(std::move(failure)) {}
   bool fail(const std::string& why) {
-    if (failure_.empty()) failure_ = why;
+    if (failure_->empty()) *failure_ = why;
     return false;
   }
 
  private:
   std::uint64_t rank_, world_;
-  std::string failure_;
+  std::shared_ptr<std::string> failure_;  // one for all groups of the same ranks
 };
+
+// Where `rank` stands in a list of members.
+inline std::uint64_t place_among(const std::vector<std::uint64_t>& members, std::uint64_t rank) {
+  std::uint64_t place = 0;
+  while (place < members.size() && members[static_cast<std::size_t>(place)] != rank)
+    ++place;
+  return place;
+}
 
 }  // namespace ledger

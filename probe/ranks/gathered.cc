@@ -28,6 +28,26 @@ RankBuffer bytes_at(void* data, std::size_t bytes) {
   return {static_cast<std::byte*>(data), bytes, DType::u8};
 }
 
+RankBuffer numbers_at(std::vector<double>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size(), DType::f64};
+}
+
+// Over the ranks that have any: of a pipeline only the last stage knows them.
+bool mean_of_losses(Communicator& ranks, std::vector<double>& losses) {
+  std::vector<double> count{static_cast<double>(losses.size())};
+  if (!ranks.all_reduce(numbers_at(count), ReduceOp::largest)) return false;
+  const auto steps = static_cast<std::size_t>(count.front());
+  std::vector<double> sums = losses;
+  sums.resize(steps);
+  sums.push_back(losses.empty() ? 0 : 1);
+  if (!ranks.all_reduce(numbers_at(sums), ReduceOp::sum)) return false;
+  const double with_losses = sums.back();
+  losses.assign(sums.begin(), sums.end() - 1);
+  for (double& loss : losses)
+    loss /= with_losses;
+  return true;
+}
+
 }  // namespace
 
 Plan plan_of(const Prediction& prediction, std::uint32_t steps) {
@@ -60,8 +80,7 @@ bool gather_results(Communicator& ranks, const RankPeaks& own, std::vector<RankP
   std::vector<Numbers> rows(static_cast<std::size_t>(ranks.world()));
   rows[static_cast<std::size_t>(ranks.rank())] = numbers_of(own);
   if (!ranks.all_gather(bytes_at(rows.data(), rows.size() * sizeof(Numbers)))) return false;
-  const RankBuffer buffer{reinterpret_cast<std::byte*>(losses.data()), losses.size(), DType::f64};
-  if (!ranks.all_reduce(buffer, ReduceOp::mean)) return false;
+  if (!mean_of_losses(ranks, losses)) return false;
   for (const Numbers& row : rows)
     all.push_back(peaks_from(row));
   return true;

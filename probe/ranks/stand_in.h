@@ -18,6 +18,9 @@ class StandIn : public Communicator {
   bool all_to_all(const RankBuffer& out, const RankBuffer& in) override;
   bool send(const RankBuffer&, std::uint64_t) override { return true; }
   bool receive(const RankBuffer& buffer, std::uint64_t from) override;
+  std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) override {
+    return std::make_unique<StandIn>(place_among(members, rank()), members.size());
+  }
   void abort(const std::string& why) override { fail(why); }
 };
 

@@ -11,11 +11,32 @@ std::string count(std::uint64_t ranks) {
   return ranks == 1 ? "one rank" : std::to_string(ranks) + " ranks";
 }
 
-// Ranks that share the model's operators among them are predicted, and not run.
-std::string shares_more_than_data(const Recipe& recipe) {
-  if (world_of(recipe) == recipe.dp) return "";
-  return "probe runs ranks that have a batch each (dp); this recipe's share operators, too (tp, pp, cp, ep). "
-         "Use --dry-run.";
+// How ranks of a recipe share the work, where such ranks are predicted and not run.
+struct NotRun {
+  const char* how;
+  bool (*holds)(const Recipe&);
+};
+
+constexpr NotRun kNotRun[] = {
+    {"sequences (cp)", [](const Recipe& r) { return r.cp != 1; }},
+    {"experts (ep)", [](const Recipe& r) { return r.ep != 1; }},
+};
+
+std::string what_is_not_run(const Recipe& recipe) {
+  for (const NotRun& one : kNotRun) {
+    if (one.holds(recipe))
+      return std::string("probe runs ranks that share data (dp), matrices (tp) and layers (pp); this recipe's share ") +
+             one.how + ", too. Use --dry-run";
+  }
+  return "";
+}
+
+// "dp 4", or with more axes "dp 2, tp 2".
+std::string axes(const Recipe& recipe) {
+  std::string text = "dp " + std::to_string(recipe.dp);
+  if (recipe.tp != 1) text += ", tp " + std::to_string(recipe.tp);
+  if (recipe.pp != 1) text += ", pp " + std::to_string(recipe.pp);
+  return text;
 }
 
 RankChoice refused(const std::string& error) {
@@ -47,7 +68,7 @@ std::uint64_t world_of(const Recipe& recipe) {
 
 RankChoice stand_in_for(const std::string& as_rank, const Recipe& recipe,
                         const std::function<Bytes(std::uint64_t rank)>& peak_of) {
-  if (const std::string why = shares_more_than_data(recipe); !why.empty()) return refused(why);
+  if (const std::string why = what_is_not_run(recipe); !why.empty()) return refused(why);
   const std::uint64_t world = world_of(recipe);
   if (as_rank == "worst") {
     if (world > kMostRanksToCompare)
@@ -71,8 +92,7 @@ RankChoice stand_in_for(const std::string& as_rank, const Recipe& recipe,
   if (*second < '0' || *second > '9' || *end != '\0' || rank >= of)
     return refused("--as-rank " + as_rank + " is no rank: they are counted from 0");
   if (of != world)
-    return refused("--as-rank " + as_rank + ", but this recipe has " + count(world) + " (dp " +
-                   std::to_string(recipe.dp) + ")");
+    return refused("--as-rank " + as_rank + ", but this recipe has " + count(world) + " (" + axes(recipe) + ")");
   return in_place_of(rank, world);
 }
 
@@ -83,7 +103,7 @@ RankChoice launched_rank(const Recipe& recipe, const std::function<const char*(c
   RankChoice choice;
   choice.place = std::move(found.place);
   if (choice.place.world == 1 && world == 1) return choice;
-  if (const std::string why = shares_more_than_data(recipe); !why.empty()) return refused(why);
+  if (const std::string why = what_is_not_run(recipe); !why.empty()) return refused(why);
   if (choice.place.world == world) return choice;
   if (choice.place.world == 1)
     return refused("this recipe has " + count(world) + " and this is one process: start it as torchrun --no-python " +
@@ -91,7 +111,7 @@ RankChoice launched_rank(const Recipe& recipe, const std::function<const char*(c
                    " probe ... (or with mpirun, srun), stand in for one " + "rank with --as-rank 0/" +
                    std::to_string(world) + ", or predict with --dry-run");
   return refused(choice.place.launcher + " started " + count(choice.place.world) + " and this recipe has " +
-                 count(world) + " (dp " + std::to_string(recipe.dp) + ")");
+                 count(world) + " (" + axes(recipe) + ")");
 }
 
 }  // namespace ledger

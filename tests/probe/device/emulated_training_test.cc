@@ -64,6 +64,36 @@ constexpr StepCase kShared[] = {
     {"zero1", tiny::kLlama, [](Recipe& r) { r.zero = 1; }},
     {"zero2", tiny::kLlama, [](Recipe& r) { r.zero = 2; }},
     {"zero3", tiny::kLlama, [](Recipe& r) { r.zero = 3; }},
+    {"torchtitan_tp", tiny::kLlama,
+     [](Recipe& r) {
+       r.stack = Stack::torchtitan;
+       r.attention = Attention::sdpa;
+       r.dp = 1;
+       r.tp = 2;
+       r.sequence_parallel = true;
+     }},
+    {"megatron_tp", tiny::kLlama,
+     [](Recipe& r) {
+       r.stack = Stack::megatron;
+       r.precision = Precision::megatron_bf16;
+       r.dp = 1;
+       r.tp = 2;
+       r.sequence_parallel = true;
+     }},
+    {"megatron_pp", tiny::kLlama,
+     [](Recipe& r) {
+       r.stack = Stack::megatron;
+       r.precision = Precision::megatron_bf16;
+       r.dp = 1;
+       r.pp = 2;
+       r.micro_batches = 2;
+     }},
+    {"megatron_zero1", tiny::kLlama,
+     [](Recipe& r) {
+       r.stack = Stack::megatron;
+       r.precision = Precision::megatron_bf16;
+       r.zero = 1;
+     }},
 };
 
 class EmulatedStandIns : public testing::TestWithParam<StepCase> {};

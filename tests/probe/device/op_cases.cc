@@ -118,6 +118,8 @@ constexpr Formula kFormulas[] = {
     {OpKind::clamp_max, 1, -2.5, 2.5, 1},
     {OpKind::floor, 1},
     {OpKind::log1p, 1, -0.5, 9},
+    {OpKind::exp, 1},
+    {OpKind::log, 1, 0.1, 9},
     {OpKind::cos, 1, -9, 9},
     {OpKind::sin, 1, -9, 9},
     {OpKind::silu, 1, -8, 8},
@@ -204,6 +206,8 @@ void Maker::broadcasting() {
           {0, {conjugate, 0}});
     add(title(dtype), OpKind::polar, {random(dtype, {1, 5, 7}, -9, 9)}, {like(random(dtype, {1, 5, 14}), dtype)});
   }
+  const TestTensor flags = random(DType::boolean, {4, 9}, 0, 1.999), others = random(DType::boolean, {4, 9}, 0, 1.999);
+  add("", OpKind::logical_or, {flags, others}, {like(flags, DType::boolean)});
   const TestTensor masked = random(DType::boolean, {4, 1}, 0, 1.999), x = random(DType::f32, {4, 21});
   add("", OpKind::zero_masked_rows, {masked, x}, {like(x, DType::f32)});
   TestTensor scores = random(DType::bf16, {4, 21});
@@ -231,13 +235,17 @@ void Maker::creation() {
     const TestTensor out = like(random(dtype, {7, 13}), dtype);
     for (const std::int64_t number : {0, 1})
       add(title(dtype), OpKind::load_parameter, {}, {out}, {0, {number, 0}}).trace = trace;
+    Trace cut = trace;
+    cut.parameters[0].cut = cut_among(3, 1, 39, 1);
+    add("cut " + title(dtype), OpKind::load_parameter, {}, {out}).trace = cut;
     add(title(dtype), OpKind::load_values, {}, {out});
     add(title(dtype), OpKind::load_constant, {}, {like(random(dtype, {}), dtype)}, {0.1, {}});
     for (const OpKind op : {OpKind::ones_like, OpKind::zeros, OpKind::zeros_like, OpKind::full, OpKind::eye})
       add(title(dtype), op, {}, {out}, {-1.25, {}});
   }
   const TestTensor integers = like(ids({5, 30}, 2), DType::i64);
-  add("", OpKind::load_tokens, {}, {integers}).trace = trace;
+  for (const double micro_batch : {0.0, 3.0})
+    add("", OpKind::load_tokens, {}, {integers}, {micro_batch, {}}).trace = trace;
   for (const std::uint64_t heads : {8, 12})
     add("", OpKind::alibi_slopes, {}, {like(random(DType::f32, {heads}), DType::f32)});
   add("", OpKind::sinusoids, {}, {like(random(DType::f32, {7, 8}), DType::f32)});
@@ -533,6 +541,7 @@ void Maker::optimizers() {
       TestTensor step = random(DType::f32, {});
       step.memory[0] = 6;
       add(title(state), OpKind::adamw, {g}, {p, m, v, step});
+      add("counted " + title(state), OpKind::adamw, {g}, {p, m, v}, {0, {7, 0}});
       add(title(state), OpKind::adamw_moments, {g}, {m, v});
       for (const std::int64_t divided : {0, 1})
         add(title(state), OpKind::adamw_update, {m, root}, {p}, {0, {7, divided}});
@@ -556,6 +565,7 @@ void Maker::routing() {
     add(title(dtype), OpKind::gather, {scores, found}, {like(random(dtype, {tokens, chosen}), dtype)});
     add(title(dtype), OpKind::scatter_value, {found}, {scores}, {2.5, {}});
     add(title(dtype), OpKind::scatter_source, {random(dtype, {tokens, chosen}), found}, {scores});
+    add(title(dtype), OpKind::amax, {scores}, {like(random(dtype, {tokens, 1}), dtype)});
     add(title(dtype), OpKind::max_last, {scores},
         {like(random(dtype, {tokens, 1}), dtype), like(ids({tokens, 1}, 2), DType::i64)}, {0, {1, 0}});
     for (const std::int64_t both : {0, 1})
@@ -577,7 +587,8 @@ void Maker::routing() {
   const TestTensor keys = ids({n}, experts);
   add("", OpKind::sort, {keys}, {like(keys, DType::i64), like(keys, DType::i64)});
   add("", OpKind::floor_divide, {keys}, {like(keys, DType::i64)}, {0, {3, 0}});
-  add("", OpKind::at_least, {keys}, {like(keys, DType::boolean)}, {0, {4, 0}});
+  for (const OpKind op : {OpKind::at_least, OpKind::less})
+    add("", op, {keys}, {like(keys, DType::boolean)}, {0, {4, 0}});
   TestTensor numbers = random(DType::i32, {n}, 0, static_cast<double>(experts) + 2);
   add("of places", OpKind::gather, {ids({4, experts}, 50), ids({4, chosen}, experts)},
       {like(ids({4, chosen}, 2), DType::i64)});
@@ -676,6 +687,8 @@ void Maker::collectives() {
     add(type, OpKind::reduce_scatter, {random(dtype, {12})}, {like(random(dtype, {4}), dtype)});
     const TestTensor held = random(dtype, {9});
     add(type, OpKind::all_reduce, {held}, {held});
+    add(type, OpKind::send, {held}, {}, {0, {2, 0}});
+    add(type, OpKind::receive, {}, {like(held, dtype)}, {0, {0, 0}});
   }
 }
 

@@ -75,6 +75,18 @@ inline const StepCase kSteps[] = {
        r.attention = Attention::cudnn;
        r.grad_accum = 2;
      }},
+    {"megatron", tiny::kLlama,
+     [](Recipe& r) {
+       r.stack = Stack::megatron;
+       r.precision = Precision::megatron_bf16;
+       r.micro_batches = 2;
+     }},
+    {"megatron_gpt", kGpt2,
+     [](Recipe& r) {
+       r.stack = Stack::megatron;
+       r.precision = Precision::megatron_bf16_bf16grad;
+       r.checkpointing = Checkpointing::selective;
+     }},
     {"plain", R"({"layers": [{"linear": [24, 40]}, {"linear": [40, 8]}]})", [](Recipe&) {}},
 };
 

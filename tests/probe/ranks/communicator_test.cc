@@ -126,6 +126,69 @@ TEST_P(Collectives, EveryRankHasTheSameBits) {
     EXPECT_EQ(one.said, all[0].said);
 }
 
+// Rows and columns of a square of ranks, one after the other and with messages between them.
+TEST(GroupsOfRanks, AreRanksByThemselves) {
+  const auto all = forked::as_ranks(4, [](Communicator& ranks) {
+    const std::uint64_t row = ranks.rank() / 2, column = ranks.rank() % 2;
+    const auto in_row = ranks.among({2 * row, 2 * row + 1}), in_column = ranks.among({column, column + 2});
+    std::vector<double> sum = {static_cast<double>(ranks.rank())}, product = sum, got = {-1};
+    const bool well = in_row->all_reduce(buffer(sum), ReduceOp::sum) &&
+                      in_column->all_reduce(buffer(product), ReduceOp::largest) &&
+                      in_column->send(buffer(sum), 1 - row) && in_column->receive(buffer(got), 1 - row);
+    return well ? text(sum) + "|" + text(product) + "|" + text(got) + "|" + std::to_string(in_column->rank())
+                : in_row->failure();
+  });
+  expect_said(all, [](double rank) {
+    const double row = rank < 2 ? 0 : 1, column = rank - 2 * row;
+    return text({4 * row + 1}) + "|" + text({column + 2}) + "|" + text({4 * (1 - row) + 1}) + "|" +
+           std::to_string(rank < 2 ? 0 : 1);
+  });
+}
+
+// A message does not wait for whom it is for: each sends all of its own before it takes any.
+TEST(GroupsOfRanks, SendMoreThanSocketsBufferBeforeTheyReceive) {
+  constexpr std::size_t kCount = 1u << 20;
+  constexpr int kMessages = 3;
+  const auto all = forked::as_ranks(2, [](Communicator& ranks) {
+    std::vector<double> values(kCount);
+    const std::uint64_t other = 1 - ranks.rank();
+    bool well = true;
+    for (int i = 0; i < kMessages; ++i) {
+      std::fill(values.begin(), values.end(), static_cast<double>(i) + static_cast<double>(ranks.rank()) / 2);
+      well = well && ranks.send(buffer(values), other);
+    }
+    std::string heard;
+    for (int i = 0; i < kMessages; ++i) {
+      well = well && ranks.receive(buffer(values), other);
+      heard += text({values.front(), values.back()}) + ";";
+    }
+    return well ? heard : ranks.failure();
+  });
+  expect_said(all, [](double rank) {
+    std::string expected;
+    for (int i = 0; i < kMessages; ++i)
+      expected += text({i + (1 - rank) / 2, i + (1 - rank) / 2}) + ";";
+    return expected;
+  });
+}
+
+TEST(GroupsOfRanks, EndWithTheWhole) {
+  const auto all = forked::as_ranks(4, [](Communicator& ranks) {
+    const std::uint64_t row = ranks.rank() / 2;
+    const auto in_row = ranks.among({2 * row, 2 * row + 1});
+    std::vector<double> values(1000, 1);
+    for (int i = 0; i < 10000; ++i) {
+      if (i == 20 && ranks.rank() == 3) raise(SIGKILL);
+      if (!in_row->all_reduce(buffer(values), ReduceOp::mean)) return ranks.failure() + "/" + in_row->failure();
+      if (i % 10 == 0 && !ranks.all_reduce(buffer(values), ReduceOp::mean)) return ranks.failure();
+    }
+    return std::string("not lost");
+  });
+  EXPECT_EQ(all[2].said, "rank 3 ended before the run did/rank 3 ended before the run did");
+  for (const std::size_t rank : {0u, 1u})
+    EXPECT_TRUE(all[rank].said.starts_with("rank 3 ended before the run did")) << all[rank].said;
+}
+
 // More than sockets buffer, both ways at once.
 TEST(CollectivesOfManyBytes, DoNotWaitForEachOther) {
   constexpr std::size_t kCount = 3u << 20;

@@ -16,9 +16,21 @@ constexpr const char* kTiny =
     R"({"model_type":"llama","hidden_size":18,"intermediate_size":35,"num_attention_heads":3,"num_key_value_heads":1,)"
     R"("vocab_size":61,"num_hidden_layers":2})";
 
+// Four ranks can share its heads, width, vocabulary and layers.
+constexpr const char* kFourfold =
+    R"({"model_type":"llama","hidden_size":24,"intermediate_size":36,"num_attention_heads":4,"num_key_value_heads":4,)"
+    R"("vocab_size":512,"num_hidden_layers":4})";
+
+// What ranks of a plan with more axes than dp are started with; dp is 1 where it is not said.
+constexpr const char* kTitan = "--stack torchtitan --seq 8 --sequence-parallel ";
+constexpr const char* kMegatron = "--stack megatron --precision megatron-bf16 --seq 8 --micro-batches 3 ";
+
 class RanksOfTheProgram : public InAFolder {
  protected:
   RanksOfTheProgram() : InAFolder("probe_ranks_") { write("tiny.json", kTiny); }
+
+  // Plans with more axes than dp want a model that can be cut.
+  void with_cuttable_model() const { write("tiny.json", kFourfold); }
 
   // A process with these variables; `before` may limit it.
   Outcome run(const std::string& name, const std::string& variables, const std::string& arguments,
@@ -84,6 +96,81 @@ TEST_F(RanksOfTheProgram, WriteOneFileAndOneTableOfAll) {
     }
     EXPECT_EQ(number(json, "peaks.allocated_bytes"), most) << "the file is the worst rank's";
     std::filesystem::remove(folder / "out.json");
+  }
+}
+
+TEST_F(RanksOfTheProgram, ShareMatricesAndLayers) {
+  with_cuttable_model();
+  for (const std::string& plan :
+       {std::string(kTitan) + "--tp 4", std::string(kTitan) + "--tp 2 --dp 2 --fsdp 2 --units titan",
+        std::string(kMegatron) + "--tp 4 --sequence-parallel", std::string(kMegatron) + "--pp 4",
+        std::string(kMegatron) + "--tp 2 --pp 2", std::string(kMegatron) + "--dp 2 --pp 2"}) {
+    SCOPED_TRACE(plan);
+    const auto all = ranks(4, plan + " --steps 2 --json out.json --check 0%");
+    for (const Outcome& outcome : all)
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const Json json = file("out.json");
+    for (const char* rank : {"0", "1", "2", "3"})
+      EXPECT_TRUE(at(json, std::string("ranks.") + rank + ".events_identical").as_bool().value_or(false));
+    for (const char* step : {"steps.0.loss", "steps.1.loss"})  // the file's rank need not be one that knows them
+      EXPECT_NEAR(at(json, step).as_real().value_or(0), 6.2, 0.4);
+    std::filesystem::remove(folder / "out.json");
+  }
+}
+
+TEST_F(RanksOfTheProgram, EndWhenOneOfAnotherGroupIsKilled) {
+  with_cuttable_model();
+  for (const char* plan : {"--tp 2 --pp 2", "--pp 4"}) {
+    SCOPED_TRACE(plan);
+    const auto all = ranks(
+        4,
+        [&](std::uint64_t) {
+          return "--stack megatron --precision megatron-bf16 --seq 512 --batch 4 --micro-batches 8 --steps 64 " +
+                 std::string(plan);
+        },
+        [](std::uint64_t rank) { return rank == 1 ? "ulimit -t 1" : ""; });
+    for (const std::size_t rank : {0u, 2u, 3u}) {
+      EXPECT_EQ(all[rank].code, 7) << all[rank].err;
+      EXPECT_EQ(all[rank].err, "probe: rank 1 ended before the run did.\n");
+    }
+  }
+}
+
+TEST_F(RanksOfTheProgram, ThatShareMoreThanRunsAreRefusedByName) {
+  with_cuttable_model();
+  const auto refusal = [&](const std::string& arguments) { return run("alone", "", arguments); };
+  struct Refused {
+    const char* arguments;
+    const char* says;
+  };
+  constexpr Refused kRefused[] = {
+      {"--stack megatron --precision megatron-bf16 --seq 8 --cp 2", "sequences (cp)"},
+      {"--stack megatron --precision megatron-bf16 --seq 8 --attention eager", "unfused attention"},
+      {"--stack megatron --precision megatron-bf16 --seq 8 --pp 2 --pipeline-schedule interleaved --micro-batches 2 "
+       "--as-rank 0/2",
+       "interleaved schedule"},
+  };
+  for (const Refused& refused : kRefused) {
+    const Outcome outcome = refusal(refused.arguments);
+    EXPECT_EQ(outcome.code, 2) << refused.arguments;
+    EXPECT_NE(outcome.err.find(refused.says), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("--dry-run"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST_F(RanksOfTheProgram, OfEveryPlanAreStoodInFor) {
+  with_cuttable_model();
+  for (const std::string& plan : {std::string(kTitan) + "--tp 2 --dp 2 --fsdp 2 --units titan",
+                                  std::string(kMegatron) + "--tp 2 --pp 2 --sequence-parallel"}) {
+    for (const char* rank : {"0/4", "3/4", "worst"}) {
+      SCOPED_TRACE(plan + " as " + rank);
+      const Outcome outcome = run("alone", "", plan + " --json out.json --check 0% --as-rank " + rank);
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      const Json json = file("out.json");
+      EXPECT_TRUE(at(json, "prediction.events_identical").as_bool().value_or(false));
+      ASSERT_NE(at(json, "steps.0").find("loss"), nullptr);
+      EXPECT_TRUE(at(json, "steps.0.loss").is_null());
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include "probe/host/run_host.h"
 #include "probe/measured.h"
 #include "tests/probe/tiny_configs.h"
+#include "tests/probe/widen.h"
 
 namespace ledger {
 namespace {
@@ -21,6 +22,19 @@ constexpr double kTolerance = 1e-12;
 // Nothing of it can be divided by four, and little by two: shards of every parameter end in padding.
 constexpr const char* kOdd = R"({"model_type": "llama", "hidden_size": 18, "num_hidden_layers": 2,
   "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 35, "vocab_size": 61})";
+// Four ranks can share heads, width, vocabulary and sequence; nothing else is even.
+constexpr const char* kCuttable = R"({"model_type": "llama", "hidden_size": 24, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 36, "vocab_size": 68})";
+constexpr const char* kCuttableQwen3 = R"({"model_type": "qwen3", "hidden_size": 20, "head_dim": 6,
+  "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 36,
+  "vocab_size": 68})";
+// Megatron pads the vocabulary to a multiple of 128 on every rank.
+constexpr const char* kMegatronLlama = R"({"model_type": "llama", "hidden_size": 24, "num_hidden_layers": 4,
+  "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 6, "intermediate_size": 36, "vocab_size": 512})";
+constexpr const char* kMegatronDeep = R"({"model_type": "llama", "hidden_size": 12, "num_hidden_layers": 12,
+  "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 20, "vocab_size": 128})";
+constexpr const char* kMegatronGpt = R"({"model_type": "gpt2", "n_embd": 24, "n_layer": 4, "n_head": 4,
+  "vocab_size": 512, "n_positions": 16, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
 constexpr const char* kExperts = R"({"model_type": "mixtral", "hidden_size": 18, "num_hidden_layers": 2,
   "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 11, "vocab_size": 61,
   "num_local_experts": 3, "num_experts_per_tok": 2})";
@@ -42,7 +56,124 @@ constexpr void lora(Recipe& r) {
   r.rank = 3;
 }
 
+constexpr void tensor(Recipe& r, std::uint64_t tp) {
+  r.stack = Stack::torchtitan;
+  r.attention = Attention::sdpa;
+  r.seq = 8;
+  r.tp = tp;
+  r.sequence_parallel = true;
+}
+
+constexpr void sharded(Recipe& r) {
+  r.fsdp = 2;
+  r.units = Units::titan;
+}
+
+constexpr void megatron(Recipe& r, std::uint64_t tp, std::uint64_t pp) {
+  r.stack = Stack::megatron;
+  r.precision = Precision::megatron_bf16;
+  r.attention = Attention::sdpa;
+  r.seq = 8;
+  r.tp = tp;
+  r.pp = pp;
+  r.micro_batches = 3;
+}
+
 constexpr Shared kShared[] = {
+    {"megatron_dp", kMegatronLlama, [](Recipe& r) { megatron(r, 1, 1); }},
+    {"megatron_zero1", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       r.zero = 1;
+     }},
+    {"megatron_zero1_tp2_sequence", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       r.sequence_parallel = true;
+       r.zero = 1;
+     }},
+    {"megatron_zero1_pp2_tied", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 2);
+       r.zero = 1;
+     }},
+    {"megatron_tp2", kMegatronLlama, [](Recipe& r) { megatron(r, 2, 1); }},
+    {"megatron_tp4", kMegatronLlama, [](Recipe& r) { megatron(r, 4, 1); }},
+    {"megatron_tp4_gpt", kMegatronGpt, [](Recipe& r) { megatron(r, 4, 1); }},
+    {"megatron_tp2_sequence", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       r.sequence_parallel = true;
+     }},
+    {"megatron_tp4_sequence_gpt", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 4, 1);
+       r.sequence_parallel = true;
+     }},
+    {"megatron_tp2_sequence_recomputed", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       r.sequence_parallel = true;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"megatron_tp2_sequence_selective", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       r.sequence_parallel = true;
+       r.checkpointing = Checkpointing::selective;
+     }},
+    {"megatron_pp2", kMegatronLlama, [](Recipe& r) { megatron(r, 1, 2); }},
+    {"megatron_pp2_tied", kMegatronGpt, [](Recipe& r) { megatron(r, 1, 2); }},
+    {"megatron_pp4", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 1, 4);
+       r.micro_batches = 6;
+     }},
+    {"megatron_pp4_interleaved", kMegatronDeep,
+     [](Recipe& r) {
+       megatron(r, 1, 4);
+       r.micro_batches = 8;
+       r.pipeline_schedule = PipelineSchedule::interleaved;
+     }},
+    {"megatron_pp4_tied_recomputed", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 4);
+       r.micro_batches = 2;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"megatron_pp2_tp2_sequence", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 2, 2);
+       r.sequence_parallel = true;
+     }},
+    {"tp2", kCuttable, [](Recipe& r) { tensor(r, 2); }},
+    {"tp4", kCuttable, [](Recipe& r) { tensor(r, 4); }},
+    {"tp2_fsdp2", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 2);
+       sharded(r);
+     }},
+    {"tp2_fsdp2_recomputed", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 2);
+       sharded(r);
+       r.checkpointing = Checkpointing::full;
+       r.grad_accum = 2;
+     }},
+    {"tp4_selective", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 4);
+       r.checkpointing = Checkpointing::selective;
+     }},
+    {"tp2_qwen3", kCuttableQwen3, [](Recipe& r) { tensor(r, 2); }},
+    {"tp4_qwen3", kCuttableQwen3, [](Recipe& r) { tensor(r, 4); }},
+    {"tp2_v0_1", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 2);
+       r.stack = Stack::torchtitan_0_1;
+       sharded(r);
+       r.units = Units::layers;
+     }},
     {"ddp_lora", kOdd, lora},
     {"fsdp2_lora", kOdd,
      [](Recipe& r) {
@@ -162,23 +293,15 @@ void PrintTo(const Case& c, std::ostream* out) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Shared& shared : kShared) {
-    for (const std::uint64_t world : {2u, 4u})
-      all.push_back({shared, world});
+    Recipe recipe;
+    shared.set(recipe);
+    for (const std::uint64_t world : {2u, 4u}) {
+      const std::uint64_t model = recipe.tp * recipe.pp;
+      const bool shards_nothing = recipe.fsdp != 0 && world == model;
+      if (world % model == 0 && !shards_nothing) all.push_back({shared, world});
+    }
   }
   return all;
-}
-
-// Modules compute norms, rotary embeddings and losses in fp32 whatever dtype the weights have; here everything is in
-// fp64, so that nothing but the order of sums differs.
-void widen(Trace& trace) {
-  for (StorageInfo& storage : trace.storages) {
-    if (storage.dtype != DType::f32) continue;
-    storage.dtype = DType::f64;
-    storage.bytes *= 2;
-  }
-  for (View& view : trace.views) {
-    if (view.dtype == DType::f32) view.dtype = DType::f64;
-  }
 }
 
 Trace traced(const char* json, const Recipe& recipe, std::uint64_t rank, bool operands = true) {
@@ -187,6 +310,7 @@ Trace traced(const char* json, const Recipe& recipe, std::uint64_t rank, bool op
   TraceOptions options;
   options.steps = kSteps;
   options.operands = operands;
+  options.every_pass = true;
   options.weights = DType::f64;
   options.adamw.lr = 1e-2;
   options.rank = rank;
@@ -222,7 +346,8 @@ std::string account(const HostRun& run, const Replay& predicted) {
   std::ostringstream out;
   say(out, run.losses);
   for (const NamedTensor& weight : run.weights) {
-    out << weight.name << ' ' << weight.first << ' ';
+    const TensorCut& cut = weight.cut;
+    out << weight.name << ' ' << weight.first << ' ' << cut.piece << ' ' << cut.stride << ' ' << cut.offset << ' ';
     say(out, weight.values);
   }
   return out.str();
@@ -241,24 +366,36 @@ std::vector<double> heard(std::istream& in) {
 }
 
 struct Trained {
-  std::vector<double> losses;                          // mean over ranks
+  std::vector<double> losses;  // of the ranks that have any: the sum, then the mean
+  double with_losses = 0;
   std::map<std::string, std::vector<double>> weights;  // whole
 };
 
-void hear(const std::string& text, double share, Trained& trained) {
+// Ranks that have the same part have the same numbers in it.
+void put_part(std::istream& in, const TensorCut& cut, std::size_t first, std::vector<double>& whole) {
+  const std::vector<double> part = heard(in);
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    const auto place = static_cast<std::size_t>(cut.place(first + i));
+    whole.resize(std::max(whole.size(), place + 1), std::nan(""));
+    if (std::isnan(whole[place])) whole[place] = part[i];
+    EXPECT_NEAR(part[i], whole[place], kTolerance);
+  }
+}
+
+void hear(const std::string& text, Trained& trained) {
   std::istringstream in(text);
   const std::vector<double> losses = heard(in);
-  trained.losses.resize(losses.size());
+  if (!losses.empty()) {
+    ++trained.with_losses;
+    trained.losses.resize(losses.size());
+  }
   for (std::size_t i = 0; i < losses.size(); ++i)
-    trained.losses[i] += losses[i] * share;
+    trained.losses[i] += losses[i];
   std::string name;
   std::size_t first = 0;
-  while (in >> name >> first) {
-    const std::vector<double> part = heard(in);
-    std::vector<double>& whole = trained.weights[name];
-    whole.resize(std::max(whole.size(), first + part.size()), std::nan(""));
-    std::copy(part.begin(), part.end(), whole.begin() + static_cast<std::ptrdiff_t>(first));
-  }
+  TensorCut cut;
+  while (in >> name >> first >> cut.piece >> cut.stride >> cut.offset)
+    put_part(in, cut, first, trained.weights[name]);
 }
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& expected, const std::string& what) {
@@ -282,7 +419,7 @@ class RanksTrain : public testing::TestWithParam<Case> {
     r.batch = 1;
     r.seq = 6;
     GetParam().shared.set(r);
-    if (r.zero != 0) r.precision = Precision::bf16;
+    if (r.zero != 0 && r.stack != Stack::megatron) r.precision = Precision::bf16;
     return r;
   }
 };
@@ -293,9 +430,12 @@ INSTANTIATE_TEST_SUITE_P(All, RanksTrain, testing::ValuesIn(cases()), [](const a
 TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   const auto& [shared, world] = GetParam();
   Recipe one = recipe();
-  one.batch = world;
+  one.batch = world / (one.tp * one.pp);
+  one.tp = one.pp = 1;
+  one.sequence_parallel = false;
+  one.pipeline_schedule = PipelineSchedule::one_f_one_b;
   one.fsdp = one.zero = 0;
-  one.precision = Precision::fp32;
+  if (one.stack != Stack::megatron) one.precision = Precision::fp32;
   const Recipe plain;
   one.reduce_bucket_size = plain.reduce_bucket_size;
   one.param_persistence_threshold = plain.param_persistence_threshold;
@@ -310,7 +450,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   ASSERT_LT(expected.losses.back(), expected.losses.front());
 
   Recipe many = recipe();
-  many.dp = world;
+  many.dp = world / (many.tp * many.pp);
   const auto all = forked::as_ranks(world, [&](Communicator& ranks) {
     const Replay predicted =
         replay(traced(shared.config, many, ranks.rank(), false), {.allocator = {}, .record_addresses = true});
@@ -320,8 +460,10 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   for (const forked::Ended& rank : all) {
     ASSERT_EQ(rank.status, 0);
     ASSERT_FALSE(rank.said.starts_with("failed") || rank.said.starts_with("no meeting")) << rank.said;
-    hear(rank.said, 1.0 / static_cast<double>(world), trained);
+    hear(rank.said, trained);
   }
+  for (double& loss : trained.losses)
+    loss /= trained.with_losses;
   expect_near(trained.losses, expected.losses, "loss");
   ASSERT_EQ(trained.weights.size(), expected.weights.size());
   for (const NamedTensor& weight : expected.weights)

@@ -110,7 +110,6 @@ export const problemsEn = {
   'reason.megatron_attention_not_modelled': 'Of Transformer Engine’s attention, its first choice (sdpa or cudnn) and the unfused one (eager) are computed.',
   'reason.megatron_recomputes_none_core_or_full': 'Megatron recomputes nothing, core attention (selective) or whole layers (full).',
   'reason.megatron_loss_is_vocab_parallel': 'Megatron’s loss is over a vocabulary cut among tp GPUs. Set the loss to full or vocab_parallel.',
-  'reason.megatron_is_not_run': 'Steps of the framework megatron are predicted, not run. Set the stack to hf to run them.',
   'reason.cp_cuts_the_sequence_in_pairs': 'Context parallelism gives each of cp GPUs two pieces of the sequence: twice cp must divide the sequence length.',
   'reason.cp_wants_fused_attention': 'Context parallelism works with fused attention. Set attention to sdpa or cudnn.',
   'reason.stack_not_modelled': 'This version does not compute the framework {read} yet. Computed are hf (Hugging Face), hf-4 (transformers 4), torchtune, torchtitan, megatron and native (the probe’s own operators), for decoders only, and course (the course’s rules of thumb).',

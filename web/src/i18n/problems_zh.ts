@@ -108,7 +108,6 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.megatron_attention_not_modelled': 'Transformer Engine 的注意力中仅计算首选实现（sdpa 或 cudnn）与未融合实现（eager）。',
   'reason.megatron_recomputes_none_core_or_full': 'Megatron 的重算方式为：不重算、仅核心注意力（selective）或整层（full）。',
   'reason.megatron_loss_is_vocab_parallel': 'Megatron 的损失按 tp 切分词表。请将损失设为 full 或 vocab_parallel。',
-  'reason.megatron_is_not_run': 'megatron 的训练步骤仅可预测，不能运行。要运行请将 stack 设为 hf。',
   'reason.cp_cuts_the_sequence_in_pairs': '上下文并行让 cp 个 GPU 各持有序列的两段：序列长度须能被 2 cp 整除。',
   'reason.cp_wants_fused_attention': '上下文并行需要融合注意力。请将 attention 设为 sdpa 或 cudnn。',
   'reason.stack_not_modelled': '此版本尚不能计算框架 {read}。可计算的是 hf（Hugging Face）、hf-4（transformers 4）、torchtune、torchtitan、megatron 与 native（探针自己的算子；均限解码器）以及 course（课程的经验公式）。',

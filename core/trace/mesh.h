@@ -1,0 +1,69 @@
+// mesh.h - how the ranks of a run are numbered, and which of them a collective is among.
+//
+// Source: Megatron-LM core/parallel_state.py (order tp-cp-ep-dp-pp), torchtitan distributed/parallel_dims.py (pp, dp,
+// cp, tp): both count tensor-parallel ranks first and pipeline stages last.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ledger {
+
+// A rank's number in digits, the one that changes first in front.
+enum class Axis : std::uint8_t { tensor, context, data, pipeline, count_ };
+
+// The members of a group differ along these axes, a bit each.
+enum class RankGroup : std::uint8_t {
+  tensor = 1,
+  data = 2 | 4,  // those that have the same parameters and other tokens
+  pipeline = 8,
+  model = 1 | 8,  // those that have one model among them
+  everyone = 15,
+  pipeline_ends = 8 | 16,  // of a pipeline the first and the last stage
+};
+
+struct Mesh {
+  static constexpr std::size_t kAxes = static_cast<std::size_t>(Axis::count_);
+  std::array<std::uint64_t, kAxes> sizes{1, 1, 1, 1};
+
+  std::uint64_t world() const {
+    std::uint64_t ranks = 1;
+    for (const std::uint64_t size : sizes)
+      ranks *= size;
+    return ranks;
+  }
+
+  std::uint64_t size(Axis axis) const { return sizes[static_cast<std::size_t>(axis)]; }
+
+  std::uint64_t place(std::uint64_t rank, Axis axis) const {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(axis); ++i)
+      rank /= sizes[i];
+    return rank % size(axis);
+  }
+
+  // Among the ranks that have the same parameters.
+  std::uint64_t data_place(std::uint64_t rank) const {
+    return place(rank, Axis::data) * size(Axis::context) + place(rank, Axis::context);
+  }
+
+  // In ascending order, `rank` among them unless it is no end of its pipeline.
+  std::vector<std::uint64_t> members(std::uint64_t rank, RankGroup group) const {
+    const unsigned bits = static_cast<unsigned>(group);
+    std::vector<std::uint64_t> all;
+    for (std::uint64_t other = 0; other < world(); ++other) {
+      bool member = true;
+      for (std::size_t i = 0; i < kAxes; ++i) {
+        const auto axis = static_cast<Axis>(i);
+        member = member && ((bits >> i & 1u) != 0 || place(other, axis) == place(rank, axis));
+      }
+      const std::uint64_t stage = place(other, Axis::pipeline);
+      const bool end = stage == 0 || stage + 1 == size(Axis::pipeline);
+      if (member && (group != RankGroup::pipeline_ends || end)) all.push_back(other);
+    }
+    return all;
+  }
+};
+
+}  // namespace ledger
