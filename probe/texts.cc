@@ -61,11 +61,22 @@ constexpr Reason kReasons[] = {
     {"images_do_not_fit",
      "the tokens of a sequence's images, and one of text before each, must fit into seq; take fewer images or a longer "
      "sequence"},
+    {"image_size_is_fixed",
+     "image_height and image_width are for models that take images as large as they are: Qwen2-VL, Qwen2.5-VL and, in "
+     "tiles, Llama 4; this one has one size for all"},
+    {"convolution_adapter_not_modelled",
+     "PEFT finds the convolution of the patches by this name, too, whose adapter is not modelled; write attn.proj for "
+     "the attention's output"},
+    {"image_too_narrow", "an image more than 200 times as long as wide is refused by this model's processor"},
+    {"tower_wants_non_reentrant_checkpointing",
+     "the layers of Llama 4's vision tower are called in a way that loses their gradients under reentrant "
+     "checkpointing; use checkpointing full"},
     {"image_mask_not_modelled",
      "Gemma 3 with images gives attention a mask, which math and cudnn attention are not modelled with; use sdpa, "
      "efficient or eager"},
     {"image_parallelism_not_modelled",
-     "vision-language models are modelled on one GPU, ViT with DDP and ZeRO 1 and 2 beside it"},
+     "models with images are modelled with DDP and ZeRO 1 and 2, not with FSDP and ZeRO 3; LLaVA with its tower frozen "
+     "only, as layers behind the chosen features get no gradient"},
     {"router_takes_no_adapter",
      "PEFT cannot adapt the router of this model, which all-linear asks for; name the layers, such as o_proj, "
      "gate_proj, "

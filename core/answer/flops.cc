@@ -1,5 +1,7 @@
 #include "core/answer/flops.h"
 
+#include "core/trace/window_grid.h"
+
 namespace ledger {
 namespace {
 
@@ -22,7 +24,7 @@ std::uint64_t attention(const View* qkv) {
   return twice(rows, v.sizes[2], plus(q.sizes[3], v.sizes[3]));
 }
 
-std::uint64_t flops_of(const Trace& trace, const Run& run) {
+std::uint64_t flops_of_shapes(const Trace& trace, const Run& run) {
   const View* in = &trace.views[run.first_view];
   const View* out = in + run.input_count();
   switch (run.op) {
@@ -56,6 +58,23 @@ std::uint64_t flops_of(const Trace& trace, const Run& run) {
     default:
       return 0;
   }
+}
+
+// The same piece by piece.
+std::uint64_t packed_attention(const View* qkv, const Attr& attr) {
+  const View& q = qkv[0];
+  std::uint64_t count = 0;
+  WindowGrid::of(attr).for_each_piece(q.sizes[2], [&](std::uint64_t, std::uint64_t length) {
+    count = plus(count, twice(times(q.sizes[1], length), length, times(2, q.sizes[3])));
+  });
+  return count;
+}
+
+std::uint64_t flops_of(const Trace& trace, const Run& run) {
+  const View* in = &trace.views[run.first_view];
+  if (run.op == OpKind::packed_attention) return packed_attention(in, run.attr);
+  if (run.op == OpKind::packed_attention_backward) return times(2, packed_attention(in + 1, run.attr));
+  return flops_of_shapes(trace, run);
 }
 
 bool computes_again(const Trace& trace, const Run& run) {

@@ -5,6 +5,7 @@
 // ...) is named.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -59,7 +60,7 @@ struct EncoderDecoderConfig {
 
 // An encoder of images: a model by itself (ViT), or a vision-language model's tower with what joins it to the text.
 struct VisionConfig {
-  std::string model_type;  // "vit", "clip_vision_model", "siglip_vision_model"; empty: there is none
+  std::string model_type;  // "vit", "clip_vision_model", "qwen2_vl", ...; empty: there is none
   std::uint64_t hidden_size = 0, intermediate_size = 0, layers = 0, heads = 0;
   std::uint64_t image_size = 0, patch_size = 0, channels = 3;
   Act act = Act::gelu;
@@ -74,7 +75,20 @@ struct VisionConfig {
   bool drops_first = false;         // LLaVA: the features' first token stays behind
   bool projector_bias = true;
   Act projector_act = Act::gelu;
+  // Qwen2-VL's and Qwen2.5-VL's, which take images of any size (image_grid.h).
+  std::uint64_t temporal_patch = 0;  // frames of a patch
+  std::uint64_t out_width = 0;       // of the features, Llama 4's as well
+  std::uint64_t merge_size = 1;      // so many patches a side become one token
+  std::uint64_t window_side = 0;     // of the windows whose tokens see each other, in tokens; 0: there are none
+  std::vector<bool> full_layers;     // by layer: sees the whole image all the same
+  // Llama 4's, which sees an image as tiles of image_size.
+  bool tiled = false;
+  std::uint64_t shuffle = 1;  // so many patches a side lie in one token
+  std::uint64_t adapter_in = 0, adapter_out = 0;
+  double rope_theta = 10000;
+  double projector_dropout = 0;
 
+  bool any_size() const { return temporal_patch != 0; }
   std::uint64_t patches() const { return image_size / patch_size * (image_size / patch_size); }
 };
 
@@ -95,6 +109,7 @@ struct ModelConfig {
   double rope_local_theta = 0;   // of sliding layers, where they have their own; 0: rope_theta
   std::uint64_t rotary_dim = 0;  // of head_dim, the part that is turned; 0: all of it
   RopeScaling rope;
+  std::array<std::uint64_t, 3> rope_sections{};  // of half a head: turned by time, row and column (Qwen2-VL)
   Act act = Act::silu;
   bool tie_word_embeddings = false;
   bool attention_bias = false;

@@ -52,18 +52,21 @@ inline constexpr std::array kOtherFamilies = {
            "Gemma3Config",
            count_gemma3},
     Family{"llama4",
-           {},
-           R"({"text_config":{"model_type":"llama4_text"},"vision_config":{"model_type":"llama4_vision_model"}})",
+           {.traced = true},
+           R"({"text_config":{"model_type":"llama4_text"},"vision_config":{"model_type":"llama4_vision_model"},)"
+           R"("image_token_index":200092})",
            "Llama4Config",
            count_llama4},
     Family{"qwen2_vl",
-           {},
-           R"({"text_config":{"model_type":"qwen2_vl_text"},"vision_config":{"model_type":"qwen2_vl"}})",
+           {.traced = true},
+           R"({"text_config":{"model_type":"qwen2_vl_text"},"vision_config":{"model_type":"qwen2_vl"},)"
+           R"("image_token_index":151655})",
            "Qwen2VLConfig",
            count_qwen2_vl},
     Family{"qwen2_5_vl",
-           {},
-           R"({"text_config":{"model_type":"qwen2_5_vl_text"},"vision_config":{"model_type":"qwen2_5_vl"}})",
+           {.traced = true},
+           R"({"text_config":{"model_type":"qwen2_5_vl_text"},"vision_config":{"model_type":"qwen2_5_vl"},)"
+           R"("image_token_index":151655})",
            "Qwen2_5_VLConfig",
            count_qwen2_vl},
 };

@@ -192,6 +192,7 @@ constexpr KeyAlias kTowerAliases[] = {
     {"num_hidden_layers", "depth"},
     {"hidden_activation", "hidden_act"},
     {"rms_norm_eps", "layer_norm_eps"},
+    {"num_attention_heads", "num_heads"},
 };
 
 // A nested configuration as its class reads it: its type and what it said of all that was asked for.
@@ -247,10 +248,8 @@ Seen take_vision(Fields& fields, ModelConfig& config, const char* fallback, cons
   Fields v(by_owner ? *class_defaults : vision, &defaults.value(), kTowerAliases);
   Seen seen{tower->count(v), 0};
   seen.width = size(v, "hidden_size");
-  if (tower->traced) {
-    config.vision.model_type = tower->model_type;
-    if (!read_image_encoder(v, config.vision)) config.vision.model_type.clear();
-  }
+  config.vision.model_type = tower->model_type;
+  if (!tower->read(v, config.vision)) config.vision.model_type.clear();
   if (v.problem()) {
     Problem problem = *v.problem();
     problem.where = "vision_config." + problem.where;
@@ -274,6 +273,15 @@ void finish(Fields& fields, ModelConfig& config, Count more) {
   config.untraced = "family_step_not_modelled";
 }
 
+// Whether core/models puts the family together with such a tower.
+bool takes_tower(const ModelConfig& config) {
+  const std::string& tower = config.vision.model_type;
+  if (config.model_type == "llama4") return tower == "llama4_vision_model";
+  if (config.model_type == "llava" || config.model_type == "gemma3")
+    return tower == "clip_vision_model" || tower == "siglip_vision_model";
+  return tower == config.model_type;
+}
+
 // Traced where core/models builds both halves, and what joins them is not `otherwise`.
 void trace_images(Fields& fields, ModelConfig& config, std::initializer_list<std::string_view> texts, bool text_traced,
                   bool otherwise) {
@@ -285,7 +293,8 @@ void trace_images(Fields& fields, ModelConfig& config, std::initializer_list<std
   const bool known = std::find(texts.begin(), texts.end(), config.text_type) != texts.end();
   if (!fields.ok() || !known) return;
   config.untraced = "variant_step_not_modelled";
-  const bool built = !vision.model_type.empty() && vision.tokens != 0 && vision.token_id < config.vocab_size;
+  const bool counted = vision.tokens != 0 || vision.any_size();
+  const bool built = takes_tower(config) && counted && vision.token_id < config.vocab_size;
   if (otherwise || !text_traced || !built) return;
   config.untraced.clear();
   config.architecture = Architecture::image_text;
@@ -366,28 +375,65 @@ void count_gemma3(Fields& fields, ModelConfig& config) {
 void count_llama4(Fields& fields, ModelConfig& config) {
   take_text(fields, config, text_of(fields), "llama4_text", true);
   if (!fields.ok()) return;
+  const bool text_traced = config.untraced.empty();
   const Seen vision = take_vision(fields, config, "llama4_vision_model", nullptr);
   Fields v(text_of(fields, "vision_config"));
   const Count out = size(v, "vision_output_dim", kMaxHiddenSize, 7680);
   if (v.problem()) fields.fail(*v.problem());
   finish(fields, config, sum_of({vision.count, times(out, config.hidden_size)}));
+  if (fields.ok()) trace_images(fields, config, {"llama4_text"}, text_traced, false);
 }
+
+namespace {
+
+// How much of half a head time, row and column turn. Files that do not say it are taken to mean the published
+// checkpoints' shares, 16, 24 and 24 of 64; false where they do not make up the half.
+bool read_rope_sections(const Json& text, ModelConfig& config) {
+  const Json* rope = nullptr;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const Json* given = text.find(key);
+    if (given != nullptr && given->is_object()) rope = given;
+  }
+  const Count half = config.head_dim / 2;
+  auto& sections = config.rope_sections;
+  const Json* list = rope == nullptr ? nullptr : rope->find("mrope_section");
+  if (list == nullptr) {
+    sections = {half / 4, 3 * half / 8, 3 * half / 8};
+    config.notes.emplace_back("mrope_section_assumed", "");
+  } else {
+    if (!list->is_array() || list->items().size() != sections.size()) return false;
+    for (std::size_t i = 0; i < sections.size(); ++i) {
+      if (read_unsigned(list->items()[i], "mrope_section", 0, kMaxHeadDim, sections[i])) return false;
+    }
+  }
+  return sections[0] != 0 && sum_of({sections[0], sections[1], sections[2]}) == half;
+}
+
+}  // namespace
 
 // Older files have the text's keys at the top.
 void count_qwen2_vl(Fields& fields, ModelConfig& config) {
   const bool nested = text_of(fields).find("hidden_size") != nullptr;
   const bool newer = config.model_type == "qwen2_5_vl";
   const char* text = newer ? "qwen2_5_vl_text" : "qwen2_vl_text";
+  bool sections = false;
   if (nested) {
     take_text(fields, config, text_of(fields), text, true);
+    if (fields.ok()) sections = read_rope_sections(text_of(fields), config);
   } else {
     std::vector<Json::Member> members = fields.object().members();
     std::erase_if(members, [](const Json::Member& m) { return m.first == "model_type" || m.first == "vision_config"; });
     const Json flat = Json::of_object(std::move(members));
     take_text(fields, config, flat, text, false);
+    if (fields.ok()) sections = read_rope_sections(flat, config);
   }
   if (!fields.ok()) return;
+  // By itself the text's class is none that a step is traced of; as a part of this one it is Qwen2's.
+  const bool text_traced = config.untraced == "family_step_not_modelled";
   finish(fields, config, take_vision(fields, config, newer ? "qwen2_5_vl" : "qwen2_vl", nullptr).count);
+  if (!fields.ok()) return;
+  const bool fits = config.vision.out_width == config.hidden_size && config.head_dim % 2 == 0;
+  trace_images(fields, config, {text}, text_traced, !sections || !fits);
 }
 
 }  // namespace ledger

@@ -11,6 +11,7 @@
 #include "core/config/adapter_config.h"
 #include "core/config/fields.h"
 #include "core/config/gpu.h"
+#include "core/config/image_grid.h"
 #include "core/config/recipe_text.h"
 
 namespace ledger {
@@ -193,6 +194,8 @@ constexpr std::array kRows = {
     flag<&Recipe::float8>("float8"),
     flag<&Recipe::keep_outputs>("keep_outputs"),
     integer<&Recipe::images>("images", 1, 4096),
+    integer<&Recipe::image_height>("image_height", 0, kMostImageSide),
+    integer<&Recipe::image_width>("image_width", 0, kMostImageSide),
     flag<&Recipe::freeze_vision_tower>("freeze_vision_tower"),
     integer<&Recipe::rank>("rank", 1, 65536),
     Row{{"targets", Kind::names, {}, 1, kMaxNames}, read_targets, write_targets},

@@ -82,8 +82,9 @@ struct Recipe {
   bool compile = false;
   bool float8 = false;  // linear layers of the decoder layers multiply in float8
   bool keep_outputs = false;
-  std::uint64_t images = 1;          // of a vision-language model's sequence
-  bool freeze_vision_tower = false;  // LLaMA-Factory's word: no gradients, no adapters there
+  std::uint64_t images = 1;                         // of a vision-language model's sequence
+  std::uint64_t image_height = 0, image_width = 0;  // in pixels; 0: as image_grid.h says
+  bool freeze_vision_tower = false;                 // LLaMA-Factory's word: no gradients, no adapters there
   std::uint64_t rank = 16;
   std::vector<std::string> targets = {"all-linear"};  // JSON: a string or a list of strings
   double lora_dropout = 0;

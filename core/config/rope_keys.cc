@@ -12,6 +12,7 @@ void read_rope_object(Fields& rope, ModelConfig& config, double& theta, double& 
   rope.text("rope_type", type);
   rope.real("rope_theta", kAboveZero, 1e15, theta);
   rope.real("partial_rotary_factor", kAboveZero, 1, factor);
+  if (type == "mrope") type = "default";  // Qwen2-VL's configuration classes, which read mrope_section beside it
   if (type == "default" || type == "linear" || type == "llama3") {
     config.rope.type = type;
     rope.real("factor", 1e-6, 1e6, config.rope.factor);

@@ -70,28 +70,13 @@ Count qwen2_5_vl_tower(Fields& v) {
                  linear(merged, out)});
 }
 
-// The vision classes with their defaults, as families.cc has the decoders'.
-constexpr Tower kTowers[] = {
-    {"clip_vision_model", clip_tower,
-     R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_channels":3,"image_size":224,)"
-     R"("patch_size":32,"num_attention_heads":12,"hidden_activation":"quick_gelu","rms_norm_eps":1e-5,)"
-     R"("attention_dropout":0.0})",
-     true},
-    {"siglip_vision_model", siglip_tower,
-     R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_channels":3,"image_size":224,)"
-     R"("patch_size":16,"num_attention_heads":12,"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,)"
-     R"("attention_dropout":0.0})",
-     true},
-    {"llama4_vision_model", llama4_tower,
-     R"({"hidden_size":768,"intermediate_size":5632,"num_hidden_layers":34,"num_channels":3,"image_size":448,)"
-     R"("patch_size":14,"projector_input_dim":4096,"projector_output_dim":4096})"},
-    {"qwen2_vl", qwen2_vl_tower,
-     R"({"embed_dim":1280,"hidden_size":3584,"num_hidden_layers":32,"mlp_ratio":4,"in_channels":3,"patch_size":14,)"
-     R"("spatial_merge_size":2,"temporal_patch_size":2})"},
-    {"qwen2_5_vl", qwen2_5_vl_tower,
-     R"({"hidden_size":3584,"intermediate_size":3420,"num_hidden_layers":32,"in_channels":3,"patch_size":14,)"
-     R"("spatial_merge_size":2,"temporal_patch_size":2,"out_hidden_size":3584})"},
-};
+bool takes_activation(Fields& v, VisionConfig& config) {
+  std::string name;
+  v.text("hidden_activation", name);
+  const std::optional<Act> act = activation_named(name);
+  config.act = act.value_or(config.act);
+  return act.has_value();
+}
 
 }  // namespace
 
@@ -110,12 +95,114 @@ bool read_image_encoder(Fields& v, VisionConfig& config) {
          config.attention_dropout);
   if (config.model_type == "siglip_vision_model") config.pooling_head = true;
   v.flag("vision_use_head", config.pooling_head);
-  std::string name;
-  v.text("hidden_activation", name);
-  const std::optional<Act> act = activation_named(name);
-  config.act = act.value_or(config.act);
-  return act && !config.pooling_head && config.hidden_size % config.heads == 0 && config.patches() != 0;
+  return takes_activation(v, config) && !config.pooling_head && config.hidden_size % config.heads == 0 &&
+         config.patches() != 0;
 }
+
+namespace {
+
+// What both of Qwen's towers have. Positions turn a quarter of a head's neighbours each, by row and by column.
+bool read_qwen_tower(Fields& v, VisionConfig& config, Count width, Count ffn) {
+  config.hidden_size = width;
+  config.intermediate_size = ffn;
+  config.layers = size(v, "num_hidden_layers", kMaxLayers);
+  config.heads = size(v, "num_attention_heads", kMaxHeads);
+  config.patch_size = size(v, "patch_size", kMaxImageSide);
+  config.channels = size(v, "in_channels", kMaxImageSide);
+  config.merge_size = size(v, "spatial_merge_size", kMaxImageSide);
+  config.temporal_patch = size(v, "temporal_patch_size", 64);
+  config.norm_eps = 1e-6;
+  const bool activates = takes_activation(v, config);
+  return activates && width % config.heads == 0 && width / config.heads % 4 == 0 &&
+         times(config.patch_size, config.merge_size) <= kMaxImageSide;
+}
+
+bool read_qwen2_vl_tower(Fields& v, VisionConfig& config) {
+  const Count width = size(v, "embed_dim");
+  config.out_width = size(v, "hidden_size");
+  return read_qwen_tower(v, config, width, times(width, size(v, "mlp_ratio", 64)));
+}
+
+// Which layers see the whole image: fullatt_block_indexes.
+bool read_full_layers(const Fields& v, VisionConfig& config) {
+  const Json* list = v.given("fullatt_block_indexes");
+  if (list == nullptr || !list->is_array()) return false;
+  config.full_layers.assign(static_cast<std::size_t>(config.layers), false);
+  for (const Json& item : list->items()) {
+    std::uint64_t layer = 0;
+    if (read_unsigned(item, "fullatt_block_indexes", 0, kMaxLayers, layer)) return false;
+    if (layer < config.layers) config.full_layers[static_cast<std::size_t>(layer)] = true;
+  }
+  return true;
+}
+
+bool read_qwen2_5_vl_tower(Fields& v, VisionConfig& config) {
+  const Count width = size(v, "hidden_size");
+  config.out_width = size(v, "out_hidden_size");
+  const bool read = read_qwen_tower(v, config, width, size(v, "intermediate_size", kMaxIntermediateSize));
+  config.window_side = size(v, "window_size", kMaxImageSide) / config.merge_size / config.patch_size;
+  return read_full_layers(v, config) && read && config.window_side != 0;
+}
+
+// Its MLPs run GELU whatever hidden_act says.
+bool read_llama4_tower(Fields& v, VisionConfig& config) {
+  config.hidden_size = size(v, "hidden_size");
+  config.intermediate_size = size(v, "intermediate_size", kMaxIntermediateSize);
+  config.layers = size(v, "num_hidden_layers", kMaxLayers);
+  config.heads = size(v, "num_attention_heads", kMaxHeads);
+  config.image_size = size(v, "image_size", kMaxImageSide);
+  config.patch_size = size(v, "patch_size", kMaxImageSide);
+  config.channels = size(v, "num_channels", kMaxImageSide);
+  config.adapter_in = size(v, "projector_input_dim");
+  config.adapter_out = size(v, "projector_output_dim");
+  config.out_width = size(v, "vision_output_dim");
+  config.norm_eps = 1e-5;
+  config.tiled = true;
+  v.real("attention_dropout", 0, 1, config.attention_dropout);
+  v.real("projector_dropout", 0, 1, config.projector_dropout);
+  double ratio = 0.5;
+  v.real("pixel_shuffle_ratio", kAboveZero, 1, ratio);
+  config.shuffle = static_cast<Count>(1 / ratio + 0.5);
+  const bool whole = static_cast<double>(config.shuffle) * ratio == 1;
+  const Count side = config.image_size / config.patch_size, shuffled = squared(config.shuffle);
+  config.tokens = squared(side / config.shuffle);
+  // fc1 reads what the shuffle makes, fc2 what fc1 makes, the projector what fc2 makes.
+  const bool fits = times(config.hidden_size, shuffled) == config.intermediate_size &&
+                    config.adapter_in == config.adapter_out && config.adapter_out == config.out_width;
+  const bool even = side != 0 && side % config.shuffle == 0 && config.hidden_size % config.heads == 0 &&
+                    config.hidden_size / config.heads % 4 == 0;
+  return whole && fits && even;
+}
+
+// The vision classes with their defaults, as families.cc has the decoders'.
+constexpr Tower kTowers[] = {
+    {"clip_vision_model", clip_tower,
+     R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_channels":3,"image_size":224,)"
+     R"("patch_size":32,"num_attention_heads":12,"hidden_activation":"quick_gelu","rms_norm_eps":1e-5,)"
+     R"("attention_dropout":0.0})",
+     read_image_encoder},
+    {"siglip_vision_model", siglip_tower,
+     R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_channels":3,"image_size":224,)"
+     R"("patch_size":16,"num_attention_heads":12,"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,)"
+     R"("attention_dropout":0.0})",
+     read_image_encoder},
+    {"llama4_vision_model", llama4_tower,
+     R"({"hidden_size":768,"intermediate_size":5632,"num_hidden_layers":34,"num_channels":3,"image_size":448,)"
+     R"("patch_size":14,"projector_input_dim":4096,"projector_output_dim":4096,"num_attention_heads":16,)"
+     R"("pixel_shuffle_ratio":0.5,"vision_output_dim":7680,"projector_dropout":0.0,"attention_dropout":0.0})",
+     read_llama4_tower},
+    {"qwen2_vl", qwen2_vl_tower,
+     R"({"embed_dim":1280,"hidden_size":3584,"num_hidden_layers":32,"mlp_ratio":4,"in_channels":3,"patch_size":14,)"
+     R"("spatial_merge_size":2,"temporal_patch_size":2,"num_attention_heads":16,"hidden_activation":"quick_gelu"})",
+     read_qwen2_vl_tower},
+    {"qwen2_5_vl", qwen2_5_vl_tower,
+     R"({"hidden_size":3584,"intermediate_size":3420,"num_hidden_layers":32,"in_channels":3,"patch_size":14,)"
+     R"("spatial_merge_size":2,"temporal_patch_size":2,"out_hidden_size":3584,"num_attention_heads":16,)"
+     R"("hidden_activation":"silu","window_size":112,"fullatt_block_indexes":[7,15,23,31]})",
+     read_qwen2_5_vl_tower},
+};
+
+}  // namespace
 
 const Tower* find_tower(std::string_view name) {
   for (const Tower& tower : kTowers) {

@@ -13,10 +13,11 @@ struct Tower {
   std::string_view model_type;
   std::uint64_t (*count)(Fields& fields);
   const char* defaults;  // JSON, as families.cc has the decoders'
-  bool traced = false;   // core/models builds and runs it
+  // The sizes and whatever else the modules of core/models need; false where those do not build it.
+  bool (*read)(Fields& fields, VisionConfig& config);
 };
 
-// The sizes of an encoder of ViT's kind, and whatever else its modules need; false where those do not build it.
+// Of an encoder of ViT's kind, as Tower::read.
 bool read_image_encoder(Fields& fields, VisionConfig& config);
 
 const Tower* find_tower(std::string_view model_type);  // nullptr when unknown

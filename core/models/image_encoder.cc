@@ -61,10 +61,13 @@ PatchEmbedding PatchEmbedding::make(ModuleBuilder& builder, const std::string& p
                                     const VisionConfig& config, Dim width, bool bias) {
   const Tape::Scope scope(builder.tape(), name);
   const Dim side{config.patch_size, Sym::none};
+  Shape filters{width, {config.channels, Sym::none}};
+  if (config.temporal_patch != 0) filters.push({config.temporal_patch, Sym::none});
+  filters.push(side);
+  filters.push(side);
   PatchEmbedding embedding;
   embedding.name = name;
-  embedding.weight =
-      builder.parameter(path + name, {width, {config.channels, Sym::none}, side, side}, Parameter::Role::matrix);
+  embedding.weight = builder.parameter(path + name, filters, Parameter::Role::matrix);
   if (bias) embedding.bias = builder.parameter(path + name, {width}, Parameter::Role::bias, "bias");
   return embedding;
 }

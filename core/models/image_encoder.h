@@ -14,10 +14,10 @@
 
 namespace ledger {
 
-// nn.Conv2d whose filters do not overlap: images [i, c, H, W] to features [i, h, H/k, W/k].
+// nn.Conv2d whose filters do not overlap: images [i, c, H, W] to features [i, h, H/k, W/k]. Or nn.Conv3d, over time.
 struct PatchEmbedding {
   const char* name = "";
-  Tensor weight, bias;  // [h, c, k, k]; [h] or empty
+  Tensor weight, bias;  // [h, c, k, k], [h, c, t, k, k]; [h] or empty
 
   static PatchEmbedding make(ModuleBuilder& builder, const std::string& path, const char* name,
                              const VisionConfig& config, Dim width, bool bias);

@@ -75,13 +75,6 @@ std::unique_ptr<Projector> make_projector(ModuleBuilder& builder, const ModelCon
   return std::make_unique<TwoLayers>(builder, config.vision, from, to);
 }
 
-ModelConfig text_of(const ModelConfig& config) {
-  ModelConfig text = config;
-  text.model_type = config.text_type;
-  text.architecture = Architecture::llama;
-  return text;
-}
-
 }  // namespace
 
 ImageText::ImageText(Tape& tape, const ModelConfig& config, const ModelOptions& options)
@@ -102,7 +95,7 @@ ImageText::ImageText(Tape& tape, const ModelConfig& config, const ModelOptions& 
     tower_.make_final_norm(builder, path);
   }
   projector_ = make_projector(builder, config, sizes_.h, {config.hidden_size, Sym::h});
-  text_ = std::make_unique<Llama>(builder, text_of(config), options, kText);
+  text_ = std::make_unique<Llama>(builder, decoder_behind_images(config), options, kText);
   trainable_ = builder.take_trainable();
 }
 
@@ -227,6 +220,8 @@ Tensor ImageText::gemma_loss(const Tensor& hidden, const Tensor& ids) {
 }
 
 std::unique_ptr<Model> build_image_text(Tape& tape, const ModelConfig& config, const ModelOptions& options) {
+  if (config.vision.any_size()) return build_qwen_vl(tape, config, options);
+  if (config.vision.tiled) return build_llama4_images(tape, config, options);
   return std::make_unique<ImageText>(tape, config, options);
 }
 

@@ -115,7 +115,7 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
     linear.weight = builder.parameter(full, shape, Parameter::Role::matrix);
   }
   if (bias) linear.bias = builder.parameter(full, {out}, Parameter::Role::bias, "bias");
-  if (!output_layer && builder.adapts(name)) linear.adapter = builder.adapter(full, in, out);
+  if (!output_layer && builder.adapts(full)) linear.adapter = builder.adapter(full, in, out);
   return linear;
 }
 

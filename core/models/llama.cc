@@ -185,7 +185,7 @@ Tensor Llama::embed(const Tensor& ids) {
   return embeds;
 }
 
-Tensor Llama::run_layers(Tensor inputs_embeds, const Masks* masks) {
+Tensor Llama::run_layers(Tensor inputs_embeds, const Masks* masks, const Tensor& places) {
   Tape& tape = inputs_embeds.tape();
   const Tape::Scope scope(tape, names_.base);
   const bool multiplied = config_.embedding_multiplier != 0 && !embed_scale_;
@@ -199,7 +199,7 @@ Tensor Llama::run_layers(Tensor inputs_embeds, const Masks* masks) {
     context.alibi = make_alibi(attention_mask, dims_.nh, hidden.dtype());
   } else if (attention_mask) {
     context.position_ids = counted_positions(attention_mask);
-  } else {
+  } else if (!places) {  // layers are given no others: text_position_ids is None
     const Tape::Scope positions(tape, "position_ids");
     const Tape::In in(tape, Category::inputs);
     Tensor positions_1d = arange(tape, dims_.s);
@@ -234,7 +234,7 @@ Tensor Llama::run_layers(Tensor inputs_embeds, const Masks* masks) {
   } else if (mixes_windows(config_)) {
     local.mask = make_mask(kind, tape, local_mask(config_, dims_), inputs_embeds.dtype());
   }
-  if (rotary_emb_.inv_freq) context.rotary = rotary_emb_.forward(hidden, context.position_ids, dims_);
+  if (rotary_emb_.inv_freq) context.rotary = rotary_emb_.forward(hidden, places ? places : context.position_ids, dims_);
   local.rotary = rotary_local_.inv_freq ? rotary_local_.forward(hidden, local.position_ids, dims_) : context.rotary;
   {
     const Tape::Scope layers(tape, "layers.*");
@@ -331,6 +331,13 @@ void Llama::skip_tokens(KvCache& cache, std::uint64_t seen) {
   const Tape::Scope layers(tape, "layers.*");
   const Tape::Scope attention(tape, names_.attention);
   cache.skip_to(seen);
+}
+
+ModelConfig decoder_behind_images(const ModelConfig& config) {
+  ModelConfig text = config;
+  text.model_type = config.text_type;
+  text.architecture = Architecture::llama;
+  return text;
 }
 
 std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options) {

@@ -29,7 +29,8 @@ class Llama : public Model {
     Tensor full, sliding;
   };
   Tensor embed(const Tensor& ids);
-  Tensor run_layers(Tensor inputs_embeds, const Masks* masks = nullptr);  // LlamaModel.forward: last hidden state
+  // LlamaModel.forward: the last hidden state. Positions, where they are no line: int64 [3, b, s] of Qwen2-VL.
+  Tensor run_layers(Tensor inputs_embeds, const Masks* masks = nullptr, const Tensor& positions = Tensor());
   Tensor loss_of(const Tensor& hidden, const Tensor& ids);
   Tensor logits_of(const Tensor& hidden);
   const DecoderDims& dims() const { return dims_; }
@@ -54,5 +55,8 @@ class Llama : public Model {
   RotaryEmbedding rotary_emb_, rotary_local_;  // rotary_local_: of sliding layers, where they have their own
   Linear lm_head_;
 };
+
+// The decoder of a model that sees images, as a model of its own.
+ModelConfig decoder_behind_images(const ModelConfig& config);
 
 }  // namespace ledger

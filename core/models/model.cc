@@ -41,10 +41,10 @@ Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name, Attr attr) {
   return ids;
 }
 
-Tensor load_pixels(Tape& tape, const Shape& shape) {
+Tensor load_pixels(Tape& tape, const Shape& shape, DType dtype) {
   const Tape::Scope scope(tape, "pixel_values");
   const Tape::In in(tape, Category::inputs);
-  Tensor pixels = tape.empty(OpKind::load_values, shape, DType::f32);
+  Tensor pixels = tape.empty(OpKind::load_values, shape, dtype);
   tape.run(OpKind::load_values, {}, {&pixels});
   return pixels;
 }

@@ -64,16 +64,20 @@ struct ModelOptions {
   std::uint64_t tp_rank = 0;        // which of them it is
   ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model
   std::uint64_t images = 1;         // of a sequence, where the model takes any
+  std::uint64_t image_height = 0, image_width = 0;  // as the recipe says them
   bool freeze_vision_tower = false;
   Stack stack = Stack::hf;  // whose modules; hf_4: repeated keys and values, shifted fp32 logits
 };
 
 std::unique_ptr<Model> build_model(Tape& tape, const ModelConfig& config, const ModelOptions& options);
 
-std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // llama.cc
-std::unique_ptr<Model> build_bert(Tape& tape, const ModelConfig& config, const ModelOptions& options);   // bert.cc
-std::unique_ptr<Model> build_t5(Tape& tape, const ModelConfig& config, const ModelOptions& options);     // t5.cc
-std::unique_ptr<Model> build_vit(Tape& tape, const ModelConfig& config, const ModelOptions& options);    // vit.cc
+std::unique_ptr<Model> build_llama(Tape& tape, const ModelConfig& config, const ModelOptions& options);    // llama.cc
+std::unique_ptr<Model> build_bert(Tape& tape, const ModelConfig& config, const ModelOptions& options);     // bert.cc
+std::unique_ptr<Model> build_t5(Tape& tape, const ModelConfig& config, const ModelOptions& options);       // t5.cc
+std::unique_ptr<Model> build_vit(Tape& tape, const ModelConfig& config, const ModelOptions& options);      // vit.cc
+std::unique_ptr<Model> build_qwen_vl(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // qwen_vl.cc
+std::unique_ptr<Model> build_llama4_images(Tape& tape, const ModelConfig& config,
+                                           const ModelOptions& options);  // llama4_images.cc
 std::unique_ptr<Model> build_image_text(Tape& tape, const ModelConfig& config,
                                         const ModelOptions& options);  // image_text.cc
 std::unique_ptr<Model> build_plain(Tape& tape, const ModelConfig& config, const ModelOptions& options);  // plain.cc
@@ -89,7 +93,7 @@ Tensor checkpointed(Checkpointing kind, const std::function<Tensor(const Tensor&
 
 // Token ids [b, s], as decoders' make_inputs() loads them; `attr` as ops.h says of load_tokens.
 Tensor load_token_ids(Tape& tape, Dim b, Dim s, const char* name = "input_ids", Attr attr = {});
-// Pixels as an image processor makes them: fp32, whatever the model's dtype.
-Tensor load_pixels(Tape& tape, const Shape& shape);
+// Pixels as an image processor makes them: fp32 as a rule, whatever the model's dtype.
+Tensor load_pixels(Tape& tape, const Shape& shape, DType dtype = DType::f32);
 
 }  // namespace ledger

@@ -12,6 +12,8 @@ bool LinearPolicy::adapts(std::string_view name) const {
   if (rank == 0) return false;
   for (const std::string& target : targets) {
     if (target == "all-linear" || target == name) return true;
+    const std::size_t before = name.size() - target.size();  // PEFT: key.endswith("." + target)
+    if (name.size() > target.size() && name.ends_with(target) && name[before - 1] == '.') return true;
   }
   return false;
 }

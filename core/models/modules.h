@@ -24,7 +24,7 @@ struct LinearPolicy {
   bool dora = false;
   bool frozen = false;  // no parameter needs a gradient
 
-  bool adapts(std::string_view name) const;
+  bool adapts(std::string_view name) const;  // of a module, with those around it or without
 };
 
 // Creates a model's parameters in the framework's order and remembers those that are trained.
@@ -48,7 +48,7 @@ class ModuleBuilder {
   // Of `count` matrices of one parameter, r of the rows of A for each.
   Adapter adapter(const std::string& path, Dim in, Dim out, Dim rank, std::uint64_t count);
 
-  // Whether the linear layer `name` gets an adapter.
+  // Whether the linear layer of this name or path gets an adapter.
   bool adapts(std::string_view name) const { return !without_adapters_ && policy_.adapts(name); }
 
   // What is made while this lives gets no adapters: PEFT looks for its names among other modules.

@@ -107,6 +107,8 @@ constexpr NamesRow kRows[] = {
 
 constexpr ModuleNames kLlama;
 constexpr ModuleNames kBehindImages = {.base = "model.language_model"};
+constexpr ModuleNames kLlama4BehindImages = {
+    .base = "language_model.model", .head = "language_model.lm_head", .mlp = "feed_forward"};
 
 constexpr ModuleNames kFalconTwoNorms = {.base = "transformer",
                                          .embed = "word_embeddings",
@@ -152,7 +154,8 @@ constexpr ModuleNames kTorchtitan = {.base = "",
 
 const ModuleNames& names_of(const ModelConfig& config, Stack stack) {
   if (config.model_type == "falcon" && config.style.layout == Layout::parallel_two) return kFalconTwoNorms;
-  if (config.architecture == Architecture::llama && !config.vision.model_type.empty()) return kBehindImages;
+  if (config.architecture == Architecture::llama && !config.vision.model_type.empty())
+    return config.model_type == "llama4_text" ? kLlama4BehindImages : kBehindImages;
   if (stack == Stack::torchtune) return kTorchtune;
   if (is_torchtitan(stack)) return kTorchtitan;
   for (const NamesRow& row : kRows) {
@@ -167,9 +170,20 @@ bool is_like_llama(const ModelConfig& c) {
 
 namespace {
 
+// As adapters' targets name them. PEFT finds Qwen's convolution, too, by the name "proj" that its attention's output
+// has.
+std::vector<std::string_view> tower_linears(const VisionConfig& vision) {
+  if (vision.model_type == "qwen2_vl") return {"qkv", "attn.proj", "fc1", "fc2", "mlp.0", "mlp.2"};
+  if (vision.model_type == "qwen2_5_vl")
+    return {"qkv", "attn.proj", "gate_proj", "up_proj", "down_proj", "mlp.0", "mlp.2"};
+  if (vision.model_type == "llama4_vision_model")
+    return {"linear", "q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2", "linear_1"};
+  return encoder_linears(vision);
+}
+
 // Those of the tower and of what stands beside it, and of the text.
 std::vector<std::string_view> linears_of_images(const ModelConfig& config) {
-  std::vector<std::string_view> list = encoder_linears(config.vision);
+  std::vector<std::string_view> list = tower_linears(config.vision);
   if (config.architecture == Architecture::vit) {
     list.push_back("classifier");
     return list;

@@ -1,5 +1,8 @@
 #include "core/models/rotary.h"
 
+#include <utility>
+#include <vector>
+
 namespace ledger {
 
 Tensor rotate_half(const Tensor& x, Dim half) {
@@ -26,13 +29,17 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half, T
   return straight + turned;
 }
 
-Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half) {
+}  // namespace
+
+Tensor turn_halves(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half) {
   return rotate(x, cos, sin, half, rotate_half);
 }
 
+namespace {
+
 Turned halves(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
-  Tensor q_embed = rotate(q, cos, sin, n.half_rot);
-  Tensor k_embed = rotate(k, cos, sin, n.half_rot);
+  Tensor q_embed = turn_halves(q, cos, sin, n.half_rot);
+  Tensor k_embed = turn_halves(k, cos, sin, n.half_rot);
   return {std::move(q_embed), std::move(k_embed), Tensor(), Tensor()};
 }
 
@@ -62,14 +69,14 @@ Turned joined(const Tensor& q, const Tensor& k, const DecoderDims& n, Turn turn,
 
 // transformers models/gpt_neox/modeling_gpt_neox.py, apply_rotary_pos_emb.
 Turned partial(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
-  return joined(q, k, n, [&](const Tensor& x) { return rotate(x, cos, sin, n.half_rot); });
+  return joined(q, k, n, [&](const Tensor& x) { return turn_halves(x, cos, sin, n.half_rot); });
 }
 
 // transformers models/phi/modeling_phi.py, PhiAttention.forward.
 Turned partial_kept(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor& sin, const DecoderDims& n) {
   constexpr bool kKept = true;
   return joined(
-      q, k, n, [&](const Tensor& x) { return rotate(x, cos, sin, n.half_rot); }, kKept);
+      q, k, n, [&](const Tensor& x) { return turn_halves(x, cos, sin, n.half_rot); }, kKept);
 }
 
 // table[..., :rot/2].repeat_interleave(2, dim=-1): a copy.
@@ -163,14 +170,28 @@ Tensor polar_of(const Tensor& freqs) {
   return polar(freqs);
 }
 
-Tensor frequencies(Tape& tape, double theta, Dim half, bool scaled) {
+// models/qwen2_vl/modeling_qwen2_vl.py, apply_multimodal_rotary_pos_emb: of every section the table of its own axis.
+Tensor of_axes(const Tensor& tables, const RotarySections& sections) {
+  const Shape one_axis{tables.dim(1), tables.dim(2), tables.dim(3)};
+  std::vector<Tensor> parts;
+  std::uint64_t start = 0;
+  for (std::size_t i = 0; i < 2 * sections.size(); ++i) {
+    const std::size_t axis = i % sections.size();
+    const Tensor table = view(slice(tables, 0, axis, {1, Sym::none}), one_axis);
+    parts.push_back(slice(table, -1, start, {sections[axis], Sym::none}));
+    start += sections[axis];
+  }
+  return cat(parts, -1, tables.dim(3));
+}
+
+}  // namespace
+
+Tensor inverse_frequencies(Tape& tape, double theta, Dim half, bool scaled) {
   const Tape::In in(tape, Category::buffers);
   Tensor buffer = tape.empty(OpKind::load_buffer, {half}, DType::f32);
   tape.run(OpKind::load_buffer, {}, {&buffer}, {theta, {scaled ? 0 : 1, 0}});
   return buffer;
 }
-
-}  // namespace
 
 Tensor rotate_every_two(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half) {
   return rotate(x, cos, sin, half, rotate_pairs);
@@ -196,15 +217,32 @@ RotaryEmbedding RotaryEmbedding::make(Tape& tape, const ModelConfig& config, dou
   const Tape::Scope scope(tape, "rotary_emb");
   RotaryEmbedding rotary;
   rotary.style = rotary_style(config);
-  rotary.inv_freq = frequencies(tape, theta, dims.half_rot, scaled);
-  rotary.original_inv_freq = frequencies(tape, theta, dims.half_rot, scaled);
+  rotary.sections = config.rope_sections;
+  rotary.inv_freq = inverse_frequencies(tape, theta, dims.half_rot, scaled);
+  rotary.original_inv_freq = inverse_frequencies(tape, theta, dims.half_rot, scaled);
   return rotary;
+}
+
+// Qwen2VLRotaryEmbedding.forward: positions [3, b, s].
+Rotary RotaryEmbedding::of_three(const Tensor& x, const Tensor& position_ids, const DecoderDims& dims) const {
+  const Dim one{1, Sym::none}, axes = position_ids.dim(0), rows = position_ids.dim(1);
+  const Tensor inv_freq_expanded =
+      expand(view(inv_freq, {one, one, dims.half_rot, one}), {axes, rows, dims.half_rot, one});
+  const Tensor position_ids_expanded = to(unsqueeze(position_ids, 2), DType::f32);
+  const Tape::Autocast autocast(x.tape(), false);
+  const Tensor freqs = transpose(matmul(inv_freq_expanded, position_ids_expanded), 2, 3);
+  const Tensor emb = cat(freqs, freqs, -1, dims.rot.sym);
+  const Tensor cos = ledger::cos(emb) * 1.0;  // attention_scaling
+  const Tensor sin = ledger::sin(emb) * 1.0;
+  Tensor cast = to(cos, x.dtype());
+  return {std::move(cast), to(sin, x.dtype()), sections};
 }
 
 Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, const DecoderDims& dims) const {
   Tape& tape = x.tape();
   const Tape::Scope scope(tape, "rotary_emb");
   const Tape::NoGrad no_grad(tape);
+  if (sections[0] != 0) return of_three(x, position_ids, dims);
   const Dim one{1, Sym::none}, rows = position_ids.dim(0);  // 1, or b where the positions come from a padding mask
   const Tensor inv_freq_expanded = expand(view(inv_freq, {one, dims.half_rot, one}), {rows, dims.half_rot, one});
   const Tensor position_ids_expanded = to(view(position_ids, {rows, one, position_ids.dim(1)}), DType::f32);
@@ -213,18 +251,20 @@ Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, con
   if (style == RotaryStyle::complex || style == RotaryStyle::complex_both) {
     Tensor turns = polar_of(freqs);
     turns = turns * 1.0;  // attention_scaling
-    return {turns, Tensor()};
+    return {turns, Tensor(), {}};
   }
   const Tensor emb = repeated(style, freqs, dims);
   const Tensor cos = ledger::cos(emb) * 1.0;  // attention_scaling
   const Tensor sin = ledger::sin(emb) * 1.0;
-  if (style == RotaryStyle::wide) return {cos, sin};
-  return {to(cos, x.dtype()), to(sin, x.dtype())};
+  if (style == RotaryStyle::wide) return {cos, sin, {}};
+  return {to(cos, x.dtype()), to(sin, x.dtype()), {}};
 }
 
 Turned apply_rotary(RotaryStyle style, const Tensor& q, const Tensor& k, const Rotary& rotary, const DecoderDims& n) {
-  const Tensor cos = unsqueeze(rotary.cos, 1);
-  const Tensor sin = rotary.sin ? unsqueeze(rotary.sin, 1) : Tensor();
+  const bool by_axis = rotary.sections[0] != 0;
+  const Tensor cos = unsqueeze(by_axis ? of_axes(rotary.cos, rotary.sections) : rotary.cos, 1);
+  const Tensor all_sin = by_axis ? of_axes(rotary.sin, rotary.sections) : rotary.sin;
+  const Tensor sin = all_sin ? unsqueeze(all_sin, 1) : Tensor();
   constexpr Turned (*kApply[])(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const DecoderDims&) = {
       halves, wide, partial, partial_kept, interleaved, glm, chunked, paired, complex, complex_both};
   return kApply[static_cast<std::size_t>(style)](q, k, cos, sin, n);

@@ -4,6 +4,8 @@
 // other families differ from it.
 #pragma once
 
+#include <array>
+
 #include "core/models/decoder_dims.h"
 
 namespace ledger {
@@ -23,22 +25,37 @@ enum class RotaryStyle : std::uint8_t {
 
 RotaryStyle rotary_style(const ModelConfig& config);
 
+// Of half a head, how much time, row and column turn; the same once more for the other half. Nothing: there is one
+// position.
+using RotarySections = std::array<std::uint64_t, 3>;
+
 struct Rotary {
-  Tensor cos, sin;  // [1, s, rot] in the hidden states' dtype, or fp32 where wide; complex: cos holds both
+  Tensor cos, sin;            // [1, s, rot] in the hidden states' dtype, or fp32 where wide; complex: cos holds both
+  RotarySections sections{};  // else cos and sin are [3, b, s, rot]
 };
 
 struct RotaryEmbedding {
   Tensor inv_freq, original_inv_freq;  // fp32 [rot/2]
   RotaryStyle style = RotaryStyle::halves;
+  RotarySections sections{};
 
   // `scaled`: as the config's rope scaling says, if it says any.
   static RotaryEmbedding make(Tape& tape, const ModelConfig& config, double theta, bool scaled,
                               const DecoderDims& dims);
   Rotary forward(const Tensor& x, const Tensor& position_ids, const DecoderDims& dims) const;  // no_grad, autocast off
+
+ private:
+  Rotary of_three(const Tensor& x, const Tensor& position_ids, const DecoderDims& dims) const;
 };
+
+// fp32 [half]: theta^(-i / half), as the config's rope scaling says or not.
+Tensor inverse_frequencies(Tape& tape, double theta, Dim half, bool scaled);
 
 // The second half of a head, negated, before the first.
 Tensor rotate_half(const Tensor& x, Dim half);
+
+// x * cos + rotate_half(x) * sin.
+Tensor turn_halves(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half);
 
 // x * cos + x's neighbours turned a quarter * sin: GPT-J's rotate_every_two.
 Tensor rotate_every_two(const Tensor& x, const Tensor& cos, const Tensor& sin, Dim half);

@@ -65,6 +65,29 @@ void join_images_rule(Node& node, const Gradients& in, Gradients& out) {
   out[0] = stacked;
 }
 
+// Saved: q, k, v, the result, its logsumexp, where sequences end and a random state. Scratch as flash_api.cpp
+// mha_varlen_bwd takes it: softmax_d and dq_accum in fp32, each sequence with a block of 128 to spare.
+void packed_attention_rule(Node& node, const Gradients& in, Gradients& out) {
+  Tape& tape = *node.tape;
+  std::array<Tensor, 7> saved;
+  for (std::size_t i = 0; i < saved.size(); ++i)
+    saved[i] = tape.unpack(node, i);
+  const Tensor gradient = contiguous(transpose(in[0], 1, 2));
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto strides = elementwise_strides(saved[i].shape(), saved[i]);  // empty_like
+    out[i] = tape.empty(OpKind::packed_attention_backward, saved[i].shape(), saved[i].dtype(),
+                        strides ? &*strides : nullptr);
+  }
+  const Tensor& q = saved[0];
+  const std::uint64_t sequences = saved[5].dim(0).size - 1;
+  const Dim spread{plus(q.dim(2).size, times(128, sequences)), Sym::none};
+  const Tensor softmax_d = tape.scratch({q.dim(1), spread}, DType::f32);
+  const Tensor dq_accum = tape.scratch({spread, q.dim(1), {round_up(q.dim(3).size, 32), Sym::none}}, DType::f32);
+  const Tensor of_heads = transpose(gradient, 1, 2);
+  tape.run(OpKind::packed_attention_backward, {&of_heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]},
+           {&out[0], &out[1], &out[2]}, node.attr);
+}
+
 }  // namespace
 
 Tensor convolution(const Tensor& input, const Tensor& filters, const Tensor& offsets) {
@@ -136,6 +159,54 @@ Tensor image_blocks(const Tensor& mask) {
   Tensor result = mask.tape().empty(OpKind::image_blocks, mask.shape(), DType::i64);
   mask.tape().run(OpKind::image_blocks, {&mask}, {&result});
   return result;
+}
+
+Tensor unfold(const Tensor& x, std::uint64_t side) {
+  const std::uint64_t pixels = times(x.dim(1).size, times(side, side));
+  const std::uint64_t places = times(x.dim(2).size / side, x.dim(3).size / side);
+  Tensor result = x.tape().empty(OpKind::unfold, {x.dim(0), {pixels, Sym::none}, {places, Sym::none}}, x.dtype());
+  x.tape().run(OpKind::unfold, {&x}, {&result}, {0, {static_cast<std::int64_t>(side), 0}});
+  return result;
+}
+
+Tensor image_turns(Tape& tape, std::uint64_t side, const Shape& shape, double theta) {
+  Tensor result = tape.empty(OpKind::image_turns, shape, DType::f32);
+  tape.run(OpKind::image_turns, {}, {&result}, {theta, {static_cast<std::int64_t>(side), 0}});
+  return result;
+}
+
+// The list of numbers is made on the host: every use copies it to the device, and the graph keeps the host's.
+Tensor window_order(Tape& tape, Dim tokens, const WindowGrid& grid, WindowOrder order) {
+  const auto copy = [&tape, tokens, grid, order] {
+    Attr attr = grid.attr();
+    attr.x = order == WindowOrder::back ? 1 : 0;
+    Tensor result = tape.empty(OpKind::window_order, {tokens}, DType::i64);
+    tape.run(OpKind::window_order, {}, {&result}, attr);
+    return result;
+  };
+  Tensor result = copy();
+  tape.remake(result, copy);
+  return result;
+}
+
+Tensor packed_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& ends,
+                        const WindowGrid& grid) {
+  Tape& tape = query.tape();
+  const Tensor q = tape.autocast_low(query), k = tape.autocast_low(key), v = tape.autocast_low(value);
+  Node* node = tape.node(packed_attention_rule, {&q, &k, &v});
+  if (node != nullptr) node->attr = grid.attr();
+  for (const Tensor* input : {&q, &k, &v})
+    tape.save(node, *input);
+  const auto strides = elementwise_strides(q.shape(), q);
+  Tensor out = tape.empty(OpKind::packed_attention, q.shape(), q.dtype(), strides ? &*strides : nullptr);
+  const Tensor logsumexp = tape.empty(OpKind::packed_attention, {q.dim(0), q.dim(1), q.dim(2)}, DType::f32);
+  const Tensor random = tape.empty(OpKind::packed_attention, {{2, Sym::none}}, DType::i64);
+  tape.run(OpKind::packed_attention, {&q, &k, &v, &ends}, {&out, &logsumexp, &random}, grid.attr());
+  tape.save_output(node, out);
+  for (const Tensor* output : {&logsumexp, &ends, &random})
+    tape.save(node, *output);
+  tape.attach(node, out);
+  return out;
 }
 
 Tensor causal_or_block_mask(const Tensor& blocks, std::uint64_t window) {

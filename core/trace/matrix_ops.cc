@@ -96,13 +96,16 @@ Tensor matmul(const Tensor& first, const Tensor& second) {
   return view(bmm(folded_a, folded_b), {a.dim(0), a.dim(1), a.dim(2), b.dim(3)});
 }
 
+// LinearAlgebra.cpp, should_fold: rows are copied together for the sake of a weight's gradient, and not without one.
 Tensor linear(const Tensor& input, const Tensor& master_weight, const Tensor& master_bias) {
   Tape& tape = input.tape();
   const Tensor x = tape.autocast_low(input);
   const Tensor weight = tape.autocast_low(master_weight);
   const Tensor bias = master_bias ? tape.autocast_low(master_bias) : Tensor();
-  const Tensor rows = x.rank() == 2 ? x : reshape(x, rows_of(x.shape()));
   const Tensor transposed = transpose(weight, 0, 1);
+  if (x.rank() == 3 && !bias && !weight.requires_grad() && !view_strides(x, rows_of(x.shape())))
+    return bmm(x, expand(transposed, {x.dim(0), weight.dim(1), weight.dim(0)}));
+  const Tensor rows = x.rank() == 2 ? x : reshape(x, rows_of(x.shape()));
   const Tensor product = bias ? addmm(bias, rows, transposed) : mm(rows, transposed);
   return x.rank() == 2 ? product : view(product, with_last(x.shape(), weight.dim(0)));
 }

@@ -96,7 +96,7 @@ struct Node {
   Attr attr;
   Shape input_shape;  // of the first input, for rules that restore it (view, slice)
   DType input_dtype = DType::f32;
-  std::vector<Tensor> parts;  // of split_each: gradients of more outputs than `pending` has room for
+  std::vector<Tensor> parts;  // of split_all: gradients of more outputs than `pending` has room for
   Tensor variable;            // accumulators: the leaf, kept alive by the graph as in PyTorch
 
   // Engine state during one backward pass.

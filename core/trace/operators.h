@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/trace/tape.h"
+#include "core/trace/window_grid.h"
 
 namespace ledger {
 
@@ -29,8 +30,10 @@ Tensor alias(const Tensor& x);
 using Parts = std::array<Tensor, 3>;
 Parts split(const Tensor& x, int dim, Dim length, std::size_t count);
 Parts split(const Tensor& x, int dim, Dim first, Dim second);  // in two of these lengths
-std::vector<Tensor> split_each(const Tensor& x, int dim);      // in views of length 1, of which each gets a gradient
-Tensor contiguous(const Tensor& x);                            // itself when it already is
+// In views of these lengths, of which each gets a gradient; or of length 1.
+std::vector<Tensor> split_all(const Tensor& x, int dim, std::span<const Dim> lengths);
+std::vector<Tensor> split_each(const Tensor& x, int dim);
+Tensor contiguous(const Tensor& x);  // itself when it already is
 
 // --- element-wise
 // ------------------------------------------------------------------------------------------------------------
@@ -195,9 +198,18 @@ Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias);
 Tensor equal(const Tensor& a, std::int64_t value);  // boolean
 // a [b,s,h] with the rows where `mask` [b,s,1] holds taken from `source` [n,h].
 Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& source);
+Tensor unfold(const Tensor& x, std::uint64_t side);  // [n,c,H,W] to [n,c k k,patches]; x needs no gradient
+// Complex [1,p,1,d/2] as pairs: turns of an image's places by row and column, of its class token at the end none.
+Tensor image_turns(Tape& tape, std::uint64_t side, const Shape& shape, double theta);
 Tensor avg_pool(const Tensor& a, std::uint64_t side);  // [n,c,H,W], squares of that side
 Tensor join_images(const Tensor& a);                   // torch.cat(list(a)): [n,t,h] -> [n t,h]
 Tensor image_blocks(const Tensor& mask);               // [b,s], only without grad
+enum class WindowOrder : std::uint8_t { together, back };
+// int64 [n], in host memory between its uses: the order of images' tokens in windows, or the one they had.
+Tensor window_order(Tape& tape, Dim tokens, const WindowGrid& grid, WindowOrder order);
+// Flash attention on q, k and v [1,nh,n,d], of several sequences one after the other that end at `ends` int32; not
+// causal. Source: flash-attention flash_attn_interface.py, FlashAttnVarlenFunc; csrc/flash_attn/flash_api.cpp.
+Tensor packed_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ends, const WindowGrid& grid);
 // Boolean [b,1,s,s]: causal, within a window where it is not 0, and within each of image_blocks()'s blocks both ways.
 Tensor causal_or_block_mask(const Tensor& blocks, std::uint64_t window);
 

@@ -155,6 +155,11 @@ namespace ledger {
   X(masked_select, "masked_select")     /* in0[..,h], in1[..,1] boolean; out0 = the rows of in0 where in1 holds, in their order, as many as out0 has */ \
   X(avg_pool, "avg_pool2d")             /* in0[n,c,H,W]; out0[n,c,H/k,W/k] = means over k by k, k = a.i[0] */ \
   X(avg_pool_backward, "avg_pool2d_backward") /* in0 gradient; out0[n,c,H,W] = in0 / k^2 at every place of its square */ \
+  X(unfold, "im2col")                   /* in0[n,c,H,W]; out0[n,c k k,p] = the pixels of each of the p squares of k by k, k = a.i[0], in the order of in0's dimensions */ \
+  X(image_turns, "buffer")              /* out0 fp32 [1,S S + 1,1,2n]: cosine and sine of n angles for each place of a grid of S by S, S = a.i[0], and 0 for the last: (column + 1) f_j for the first half of them, (row + 1) f_j for the others, f_j = a.x^(-2 j / n) */ \
+  X(window_order, "_to_copy")           /* out0[n] int64: of images of R by C tokens, i[0] = 2^32 R + C, where the i-th token stands once those of a window of W by W, a.i[1] = 2^32 W + any, stand together; a.x = 1: where it came from, the other way round */ \
+  X(packed_attention, "flash_attn_varlen_fwd") /* in q,k,v [1,nh,n,d], not causal, each piece of the sequence by itself; the pieces of an image are the windows of its R by C tokens, as window_order has them, of U places each, a.i[1] = 2^32 W + U, W = 0: all of it; in3 = where pieces end, not read; out0 in q's strides, out1 = logsumexp fp32 [1,nh,n], out2 random state, not written */ \
+  X(packed_attention_backward, "flash_attn_varlen_bwd") /* in gradient,q,k,v,out,logsumexp; out0..2 = dq, dk, dv */ \
   X(image_blocks, "where.self")         /* in0[b,s] boolean; out0 int64 [b,s] = the number of the run of true that a place lies in, from 0 in every row, or -1 */ \
   /* attention, causal, scale a.x or, where that is 0, 1/sqrt(d); a.i[0] = dropout of the probabilities times 2^32, a.i[1] = 1: not causal: q[b,nh,s,d], k and v[b,nkv,c,d], query head i uses key/value head i*nkv/nh; of c >= s keys the last s belong to the queries: query i sees the first c - s + i + 1 */ \
   X(flash_attention, "_scaled_dot_product_flash_attention") /* in q,k,v; out0 [b,nh,s,d] in q's strides, out1 = logsumexp fp32 [b,nh,s], out2 rng state u8[16], out3 unused u8[8], neither written */ \

@@ -33,6 +33,7 @@ constexpr std::array<SymInfo, static_cast<std::size_t>(Sym::count_)> kSyms = {{
     {"p", {none, none}},
     {"h_v", {none, none}},
     {"ffn_v", {none, none}},
+    {"i*p", {images, patches}},
 }};
 // clang-format on
 

@@ -40,6 +40,7 @@ enum class Sym : std::uint8_t {
   patches,   // of an image, as tokens of its encoder
   h_v,       // hidden size of the vision tower
   ffn_v,     // intermediate size of its MLP
+  packed,    // i*p: the patches of all images, one after the other
   count_
 };
 

@@ -128,7 +128,7 @@ Parts split(const Tensor& x, int dim, Dim first, Dim second) {
 namespace {
 
 // SplitBackward: the gradients of the parts, one beside the other.
-void split_each_rule(Node& node, const Gradients&, Gradients& out) {
+void split_all_rule(Node& node, const Gradients&, Gradients& out) {
   const auto dim = static_cast<int>(node.attr.i[0]);
   out[0] = cat(node.parts, dim, node.input_shape[static_cast<std::size_t>(dim)]);
   node.parts.clear();
@@ -142,27 +142,35 @@ void part_rule(Node& node, const Gradients& in, Gradients&) {
 }  // namespace
 
 // PyTorch's one node is here one for the whole and one for each part, since nodes have few outputs.
-std::vector<Tensor> split_each(const Tensor& x, int dim) {
+std::vector<Tensor> split_all(const Tensor& x, int dim, std::span<const Dim> lengths) {
   Tape& tape = x.tape();
   const std::size_t i = index_of(x, dim);
-  const std::uint64_t count = x.shape()[i].size;
-  Node* node = tape.node(split_each_rule, {&x});
+  Node* node = tape.node(split_all_rule, {&x});
   Tensor whole = tape.detach(x);
   if (node != nullptr) {
     node->attr.i[0] = static_cast<std::int64_t>(i);
-    node->parts.resize(static_cast<std::size_t>(count));
+    node->parts.resize(lengths.size());
   }
   tape.attach(node, whole);
   Shape shape = x.shape();
-  shape.set(i, {1, Sym::none});
   std::vector<Tensor> parts;
-  for (std::uint64_t part = 0; part < count; ++part) {
+  std::uint64_t start = 0;
+  for (const Dim& length : lengths) {
     Node* const one = tape.node(part_rule, {&whole});
-    if (one != nullptr) one->attr.i[0] = static_cast<std::int64_t>(part);
-    parts.push_back(tape.view_of(x, shape, x.impl()->strides, part * static_cast<std::uint64_t>(x.impl()->strides[i])));
+    if (one != nullptr) one->attr.i[0] = static_cast<std::int64_t>(parts.size());
+    shape.set(i, length);
+    parts.push_back(
+        tape.view_of(x, shape, x.impl()->strides, start * static_cast<std::uint64_t>(x.impl()->strides[i])));
     tape.attach(one, parts.back());
+    start += length.size;
   }
   return parts;
+}
+
+std::vector<Tensor> split_each(const Tensor& x, int dim) {
+  const std::uint64_t count = x.shape()[index_of(x, dim)].size;
+  const std::vector<Dim> lengths(static_cast<std::size_t>(count), kOne);
+  return split_all(x, dim, lengths);
 }
 
 Tensor contiguous(const Tensor& x) {

@@ -6,6 +6,7 @@
 #include "core/models/causal_lm_loss.h"
 #include "core/models/dtensor.h"
 #include "core/models/model.h"
+#include "core/models/qwen_vision.h"
 #include "core/models/torchtitan.h"
 #include "core/parallel/ddp.h"
 #include "core/parallel/deepspeed.h"
@@ -23,6 +24,7 @@ namespace {
 constexpr std::uint64_t kEventsPerLayer = 700;
 constexpr std::size_t kUsualEventsPerLayer = 480, kUsualStoragesPerLayer = 150;  // full fine-tuning, no recomputation
 constexpr std::uint64_t kEventsPerChunk = 60;                                    // of a loss
+constexpr std::uint64_t kEventsPerPiece = 90;  // of images, in a layer that sees it alone
 constexpr std::uint64_t kMostEvents = 8u << 20;
 
 // Under DeepSpeed: the engine casts every floating-point parameter, whatever dtype it came in (engine.py,
@@ -76,6 +78,8 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.tp_rank = mesh_of(recipe).place(options.rank, Axis::tensor);
   model.cp = recipe.cp;
   model.images = recipe.images;
+  model.image_height = recipe.image_height;
+  model.image_width = recipe.image_width;
   model.freeze_vision_tower = recipe.freeze_vision_tower;
   model.stack = recipe.stack;
   return model;
@@ -290,10 +294,11 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
           : plus(config.num_hidden_layers, plus(config.t5.decoder_layers, config.vision.layers));
   const std::uint64_t chunks = times(recipe.grad_accum, loss_chunks(recipe.loss, times(recipe.batch, recipe.seq),
                                                                     config.hidden_size, config.vocab_size));
-  const std::uint64_t events =
-      times(plus(times(plus(layers, 4), kEventsPerLayer), times(chunks, kEventsPerChunk)), options.steps);
+  const std::uint64_t pieces = times(recipe.grad_accum, attention_calls(config.vision, recipe));
+  const std::uint64_t parts = plus(times(chunks, kEventsPerChunk), times(pieces, kEventsPerPiece));
+  const std::uint64_t events = times(plus(times(plus(layers, 4), kEventsPerLayer), parts), options.steps);
   if (events > kMostEvents) {
-    const bool long_batch = times(chunks, kEventsPerChunk) > times(layers, kEventsPerLayer);
+    const bool long_batch = parts > times(layers, kEventsPerLayer);
     return Problem{ProblemCode::too_large_to_trace, long_batch ? "batch, seq" : "num_hidden_layers",
                    std::to_string(events), std::to_string(kMostEvents), ""};
   }

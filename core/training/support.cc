@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/config/image_grid.h"
 #include "core/models/names.h"
 #include "core/models/parameter_adapter.h"
 #include "core/training/megatron_step.h"
@@ -44,6 +45,11 @@ bool sets_deepspeed_keys(const Recipe& r) {
 
 bool sees_images(const ModelConfig& c) {
   return c.architecture == Architecture::image_text;
+}
+
+// LLaVA's features come from a layer before the last, unless nothing of the tower is trained.
+bool leaves_gradients_out(const ModelConfig& c, const Recipe& r) {
+  return c.model_type == "llava" && !r.freeze_vision_tower;
 }
 
 // The output layer is not the last thing before the loss, or has a bias.
@@ -92,12 +98,30 @@ constexpr Refusal kRefusals[] = {
        const bool encoder = c.architecture == Architecture::bert || c.architecture == Architecture::vit;
        return encoder && (r.method == Method::qlora || r.weights == Weights::int8);
      }},
+    {"image_height", "image_size_is_fixed",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool said = r.image_height != 0 || r.image_width != 0;
+       return said && !(sees_images(c) && (c.vision.any_size() || c.vision.tiled));
+     }},
+    {"image_height", "image_too_narrow",
+     [](const ModelConfig& c, const Recipe& r) { return sees_images(c) && !has_possible_sides(c.vision, r); }},
+    // Its layers are called with the hidden states by name, which a reentrant checkpoint does not see.
+    {"checkpointing", "tower_wants_non_reentrant_checkpointing",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool reentrant =
+           r.checkpointing == Checkpointing::full_reentrant || r.checkpointing == Checkpointing::offload;
+       return sees_images(c) && c.vision.tiled && reentrant;
+     }},
     {"images", "images_do_not_fit", [](const ModelConfig& c, const Recipe& r) { return least_sequence(c, r) > r.seq; }},
     // Gemma 3's masks let an image's tokens see each other, which is_causal cannot say.
     {"attention", "image_mask_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
        const bool forced = r.attention == Attention::math || r.attention == Attention::cudnn;
        return sees_images(c) && c.model_type == "gemma3" && forced;
+     }},
+    {"targets", "convolution_adapter_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.vision.any_size() && r.method != Method::full && targets(r, "proj");
      }},
     {"targets", "target_names_no_module", names_no_module},
     {"targets", "expert_targets_go_together",
@@ -221,12 +245,14 @@ constexpr Refusal kRefusals[] = {
      }},
     // Parameters of layers that run for nobody have no gradient, for which DDP waits and FSDP and DeepSpeed have rules.
     {"dp", "image_parallelism_not_modelled",
-     [](const ModelConfig& c, const Recipe& r) { return sees_images(c) && r.dp > 1 && r.fsdp == 0 && r.zero == 0; }},
+     [](const ModelConfig& c, const Recipe& r) {
+       return leaves_gradients_out(c, r) && r.dp > 1 && r.fsdp == 0 && r.zero == 0;
+     }},
     {"fsdp", "image_parallelism_not_modelled",
      [](const ModelConfig& c, const Recipe& r) { return !c.vision.model_type.empty() && r.fsdp != 0; }},
     {"zero", "image_parallelism_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       return r.zero != 0 && (sees_images(c) || (r.zero == 3 && !c.vision.model_type.empty()));
+       return r.zero != 0 && (leaves_gradients_out(c, r) || (r.zero == 3 && !c.vision.model_type.empty()));
      }},
     {"method", "sharded_4_bit_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.method == Method::qlora; }},
@@ -296,9 +322,8 @@ constexpr Refusal kRefusals[] = {
     {"sequence_parallel", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel && !is_torchtitan(r.stack); }},
     {"offload", "offload_not_modelled",
-     [](const ModelConfig&, const Recipe& r) {
-       return r.offload == Offload::activations || (r.offload != Offload::none && r.zero == 0);
-     }},
+     [](const ModelConfig&,
+        const Recipe& r) { return r.offload == Offload::activations || (r.offload != Offload::none && r.zero == 0); }},
 };
 
 }  // namespace
@@ -329,7 +354,7 @@ bool fp32_stream(const Recipe& r) {
 
 // Each image has at least one token of text before it.
 std::uint64_t least_sequence(const ModelConfig& c, const Recipe& r) {
-  return sees_images(c) ? times(r.images, plus(c.vision.tokens, 1)) : 1;
+  return sees_images(c) ? times(r.images, plus(image_grid(c.vision, r).tokens, 1)) : 1;
 }
 
 bool takes_window_mask(const ModelConfig& c, const Recipe& r) {

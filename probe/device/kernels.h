@@ -65,6 +65,11 @@ void masked_select(Call& call);
 void avg_pool(Call& call);
 void avg_pool_backward(Call& call);
 void image_blocks(Call& call);
+void unfold(Call& call);
+void image_turns(Call& call);
+void window_order(Call& call);
+void packed_attention(Call& call);
+void packed_attention_backward(Call& call);
 
 // routing.cc
 void topk(Call& call);

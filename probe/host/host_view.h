@@ -36,6 +36,14 @@ struct HostView {
   }
 };
 
+// Indices [first, first+count) of a dimension.
+inline HostView part_of(const HostView& view, std::size_t dim, std::uint64_t first, std::uint64_t count) {
+  HostView part = view;
+  part.data += static_cast<std::ptrdiff_t>(first) * view.byte_stride(dim);
+  part.sizes[dim] = count;
+  return part;
+}
+
 // Two dimensions of a view; strides count bytes.
 struct Matrix {
   std::byte* data = nullptr;

@@ -103,6 +103,11 @@ void masked_select(KernelCall& call);
 void avg_pool(KernelCall& call);
 void avg_pool_backward(KernelCall& call);
 void image_blocks(KernelCall& call);
+void unfold(KernelCall& call);
+void image_turns(KernelCall& call);
+void window_order(KernelCall& call);
+void packed_attention(KernelCall& call);
+void packed_attention_backward(KernelCall& call);
 
 // kernels_mask.cc
 void causal_mask(KernelCall& call);

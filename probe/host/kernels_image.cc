@@ -99,4 +99,55 @@ void image_blocks(KernelCall& call) {
   generate<double>(call.out[0], math::RunNumber<LoadOne<float>>{Places(call.in[0]), {}});
 }
 
+void unfold(KernelCall& call) {
+  const auto side = static_cast<std::uint64_t>(call.attr.i[0]);
+  generate<double>(call.out[0], math::Unfolded<double, LoadOne<double>>{Places(call.in[0]), side, {}});
+}
+
+void image_turns(KernelCall& call) {
+  const auto side = static_cast<std::uint64_t>(call.attr.i[0]);
+  generate<float>(call.out[0], math::ImageTurn{side, call.out[0].last_size() / 2, call.attr.x});
+}
+
+void window_order(KernelCall& call) {
+  generate<double>(call.out[0], math::WindowOrder(WindowGrid::of(call.attr), call.attr.x != 0));
+}
+
+namespace {
+
+// Attention of each piece of a sequence by itself; all operands have it as their third dimension.
+void by_pieces(KernelCall& call, std::size_t inputs, std::size_t outputs, KernelFn attend) {
+  constexpr Attr kBothWays{0, {0, 1}};
+  const std::uint64_t sequence = call.in[0].sizes[2];
+  WindowGrid::of(call.attr).for_each_piece(sequence, [&](std::uint64_t first, std::uint64_t count) {
+    std::array<HostView, 6> in;
+    std::array<HostView, 3> out;
+    for (std::size_t i = 0; i < inputs; ++i)
+      in[i] = part_of(call.in[i], 2, first, count);
+    for (std::size_t i = 0; i < outputs; ++i)
+      out[i] = part_of(call.out[i], 2, first, count);
+    KernelCall piece{.in = std::span(in).first(inputs),
+                     .out = std::span(out).first(outputs),
+                     .attr = kBothWays,
+                     .trace = call.trace,
+                     .seed = call.seed,
+                     .run = call.run,
+                     .forward_pass = call.forward_pass,
+                     .host_memory = call.host_memory,
+                     .ranks = call.ranks};
+    attend(piece);
+    if (piece.error != nullptr) call.error = piece.error;
+  });
+}
+
+}  // namespace
+
+void packed_attention(KernelCall& call) {
+  by_pieces(call, 3, 2, attention);
+}
+
+void packed_attention_backward(KernelCall& call) {
+  by_pieces(call, 6, 3, attention_backward);
+}
+
 }  // namespace ledger::host

@@ -2,6 +2,9 @@
 // do not overlap, means over squares, runs of image tokens.
 #pragma once
 
+#include <cmath>
+
+#include "core/trace/window_grid.h"
 #include "probe/host/host_view.h"
 #include "probe/math/host_device.h"
 
@@ -217,6 +220,65 @@ struct ImageTokens {
     const std::uint64_t place = i % columns, own = static_cast<std::uint64_t>(id);
     if (place / (tokens + 1) < images && place % (tokens + 1) != 0) return own;
     return token == own ? (token + 1) % vocab : token;
+  }
+};
+
+// im2col, of squares that do not overlap.
+template <class C, class Load>
+struct Unfolded {
+  Places in;
+  std::uint64_t side;
+  Load load;
+
+  LEDGER_DEVICE_ONLY C operator()(std::uint64_t i) const {
+    const std::uint64_t across = in.sizes[3] / side, places = across * (in.sizes[2] / side);
+    const std::uint64_t place = i % places, pixel = i / places % (in.sizes[1] * side * side);
+    const std::uint64_t from[] = {i / places / (in.sizes[1] * side * side), pixel / (side * side),
+                                  place / across * side + pixel / side % side, place % across * side + pixel % side};
+    return load(in.at(from, 4), in.dtype);
+  }
+};
+
+// Element i of ops.h's image_turns.
+struct ImageTurn {
+  std::uint64_t side, angles;  // angles: of a place
+  double theta;
+
+  LEDGER_DEVICE_ONLY float operator()(std::uint64_t i) const {
+    const std::uint64_t place = i / (2 * angles), angle = i / 2 % angles, half = angles / 2;
+    if (place == side * side) return i % 2 == 0 ? 1.0f : 0.0f;
+    const std::uint64_t steps = 1 + (angle < half ? place % side : place / side);
+    const auto exponent = static_cast<float>(2 * (angle % half)) / static_cast<float>(angles);
+    const float turn = static_cast<float>(steps) / std::pow(static_cast<float>(theta), exponent);
+    return i % 2 == 0 ? std::cos(turn) : std::sin(turn);
+  }
+};
+
+// Where the tokens of images stand in windows, or came from: ops.h, window_order. Numbers of an image's first band, of
+// windows side by side, all count before those of the next.
+struct WindowOrder {
+  std::uint64_t rows, columns, side;
+  bool back;
+
+  WindowOrder(const WindowGrid& grid, bool to_grid)
+      : rows(grid.rows), columns(grid.columns), side(grid.side), back(to_grid) {}
+  LEDGER_HOST_DEVICE static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
+  LEDGER_HOST_DEVICE std::uint64_t in_grid(std::uint64_t place) const {
+    const std::uint64_t top = place / (side * columns) * side, height = least(side, rows - top);
+    const std::uint64_t in_band = place - top * columns;
+    const std::uint64_t left = in_band / (side * height) * side, width = least(side, columns - left);
+    const std::uint64_t in_window = in_band - left * height;
+    return (top + in_window / width) * columns + left + in_window % width;
+  }
+  LEDGER_HOST_DEVICE std::uint64_t in_windows(std::uint64_t place) const {
+    const std::uint64_t row = place / columns, column = place % columns;
+    const std::uint64_t top = row / side * side, height = least(side, rows - top);
+    const std::uint64_t left = column / side * side, width = least(side, columns - left);
+    return top * columns + left * height + (row - top) * width + column - left;
+  }
+  LEDGER_HOST_DEVICE double operator()(std::uint64_t i) const {
+    const std::uint64_t image = i / (rows * columns) * (rows * columns), place = i - image;
+    return static_cast<double>(image + (back ? in_windows(place) : in_grid(place)));
   }
 };
 

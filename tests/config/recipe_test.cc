@@ -111,7 +111,7 @@ TEST(Recipe, DefaultsAndOrderAreTheContracts) {
       R"({"stack":"hf","method":"full","precision":"bf16","autocast":false,"optimizer":"adamw_fused","batch":1,)"
       R"("seq":2048,"decoder_seq":0,"grad_accum":1,"attention":"sdpa","checkpointing":"none","loss":"full","compile":false,)"
       R"("float8":false,)"
-      R"("keep_outputs":false,"images":1,"freeze_vision_tower":false,)"
+      R"("keep_outputs":false,"images":1,"image_height":0,"image_width":0,"freeze_vision_tower":false,)"
       R"("rank":16,"targets":"all-linear","lora_dropout":0,"adapter_dtype":"fp32","dora":false,)"
       R"("double_quant":true,"prepare_kbit":true,"task":"training",)"
       R"("weights":"unquantised","new_tokens":128,"kv_cache":"dynamic","prefill_logits":"last","no_grad":true,"dp":1,"tp":1,"pp":1,"cp":1,"ep":1,"sequence_parallel":false,"zero":0,)"

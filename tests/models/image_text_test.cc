@@ -2,15 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/answer/advice.h"
-#include "core/answer/prediction.h"
-#include "tests/base/show_problem.h"
-#include "tests/training/runs.h"
+#include "tests/models/image_models.h"
 
 namespace ledger {
 namespace {
+
+using namespace image_models;
 
 // 16 patches and a class token, heads of 8.
 constexpr const char* kVit = R"({"model_type":"vit","hidden_size":32,"intermediate_size":48,"num_hidden_layers":2,
@@ -28,36 +27,6 @@ constexpr const char* kGemma3 = R"({"model_type":"gemma3","image_token_index":7,
   "sliding_window_pattern":2},"vision_config":{"model_type":"siglip_vision_model","hidden_size":24,
   "intermediate_size":40,"num_hidden_layers":2,"num_attention_heads":2,"image_size":16,"patch_size":4,
   "vision_use_head":false}})";
-
-ModelConfig config_of(const char* text) {
-  const Result<ModelConfig> config = read_model_config(text);
-  EXPECT_EQ(outcome(config), "ok");
-  return config.ok() ? config.value() : ModelConfig();
-}
-
-Trace traced(const char* text, const Settings& settings) {
-  Settings all{{"batch", "2"}, {"seq", "24"}};
-  all.insert(all.end(), settings.begin(), settings.end());
-  Result<Trace> trace = trace_step(config_of(text), recipe_of(all));
-  EXPECT_EQ(outcome(trace), "ok");
-  return trace.ok() ? std::move(trace.value()) : Trace();
-}
-
-// Bytes alive at the end of a phase, of scopes that begin with `scope` and of a category.
-Bytes alive(const Trace& trace, const std::string& phase, const std::string& scope, Category category) {
-  const auto found = std::find(trace.phases.begin(), trace.phases.end(), phase);
-  EXPECT_NE(found, trace.phases.end()) << phase;
-  const auto next = static_cast<std::uint32_t>(found - trace.phases.begin()) + 1;
-  std::uint32_t event = 0;
-  while (event < trace.events.size() &&
-         !(trace.events[event].type == EventType::mark && trace.events[event].id == next))
-    ++event;
-  Bytes sum = 0;
-  for (const LedgerLine& line : ledger_at(trace, event - 1).lines) {
-    if (line.category == category && trace.names[line.scope].starts_with(scope)) sum += line.bytes;
-  }
-  return sum;
-}
 
 // A token of a layer in bf16: inputs and results of two norms, queries, keys, values and the result 16 h, GELU's input
 // and result 4 ffn, statistics and a number a head; and the kernel's random state.
@@ -130,10 +99,6 @@ TEST(ImageText, AFrozenTowerHasWeightsAlone) {
 }
 
 TEST(ImageText, AdaptersReachTheTowerUnlessItIsFrozen) {
-  const auto adapted = [](const Trace& trace, const std::string& part) {
-    return std::count_if(trace.parameters.begin(), trace.parameters.end(),
-                         [&](const Parameter& p) { return p.trainable && p.name.find(part) != std::string::npos; });
-  };
   const Trace all = traced(kLlava, {{"method", "lora"}});
   EXPECT_EQ(adapted(all, "vision_tower"), 2 * 6 * 4);
   EXPECT_EQ(adapted(all, "multi_modal_projector"), 2 * 2);
@@ -164,9 +129,6 @@ TEST(ImageText, EveryImageCostsAnotherPassThroughTheTower) {
 }
 
 TEST(ImageText, ImagesThatDoNotFitAreRefused) {
-  const auto said = [](const char* text, const Settings& settings) {
-    return outcome(trace_step(config_of(text), recipe_of(settings)));
-  };
   EXPECT_EQ(said(kLlava, {{"seq", "10"}, {"images", "2"}}), "ok");
   EXPECT_EQ(said(kLlava, {{"seq", "9"}, {"images", "2"}}),
             "unsupported_recipe where=images read=2 expected=images_do_not_fit nearest=");
@@ -199,9 +161,8 @@ TEST(Gemma3, MasksOfImagesGoToEveryLayer) {
 }
 
 TEST(ImageText, VariantsThatNoModuleBuildsAreRefused) {
-  const auto untraced = [](std::string text, const std::string& from, const std::string& to) {
-    text.replace(text.find(from), from.size(), to);
-    return config_of(text.c_str()).untraced;
+  const auto untraced = [](const char* text, const char* from, const char* to) {
+    return config_of(changed(text, from, to).c_str()).untraced;
   };
   EXPECT_EQ(untraced(kLlava, R"("image_token_index":7)", R"("image_token_index":61)"), "variant_step_not_modelled");
   EXPECT_EQ(untraced(kLlava, R"("image_token_index":7)", R"("image_token_index":7,"vision_feature_layer":[-2,-3])"),

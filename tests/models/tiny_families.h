@@ -108,6 +108,29 @@ inline constexpr TinyFamily kFamilies[] = {
                R"("sliding_window_pattern":2},"vision_config":{"model_type":"siglip_vision_model","hidden_size":24,)"
                R"("intermediate_size":40,"num_hidden_layers":2,"num_attention_heads":2,"image_size":16,)"
                R"("patch_size":4,"vision_use_head":false})"},
+    {"qwen2_vl", R"("model_type":"qwen2_vl","image_token_id":7,"text_config":{"hidden_size":32,"num_hidden_layers":2,)"
+                 R"("num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":48,"vocab_size":61,)"
+                 R"("rope_scaling":{"type":"mrope","mrope_section":[2,1,1]}},"vision_config":{"embed_dim":8,"depth":2,)"
+                 R"("num_heads":2,"mlp_ratio":2,"hidden_size":32,"in_channels":1,"patch_size":64,)"
+                 R"("spatial_merge_size":6,"temporal_patch_size":1})"},
+    {"qwen2_vl_flat",
+     R"("model_type":"qwen2_vl","image_token_id":7,"num_key_value_heads":4,"tie_word_embeddings":true,)"
+     R"("vision_config":{"embed_dim":8,"depth":1,"num_heads":1,"mlp_ratio":3,"hidden_size":32,)"
+     R"("in_channels":1,"patch_size":128,"spatial_merge_size":3,"temporal_patch_size":2},)"
+     R"("rope_scaling":{"type":"mrope","mrope_section":[1,1,2]})"},
+    {"qwen2_5_vl",
+     R"("model_type":"qwen2_5_vl","image_token_id":7,"text_config":{"hidden_size":32,"num_hidden_layers":2,)"
+     R"("num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":48,"vocab_size":61,)"
+     R"("rope_scaling":{"type":"mrope","mrope_section":[2,1,1]}},"vision_config":{"hidden_size":8,"depth":3,)"
+     R"("num_heads":2,"intermediate_size":12,"out_hidden_size":32,"in_channels":1,"patch_size":64,)"
+     R"("spatial_merge_size":6,"temporal_patch_size":1,"window_size":384,"fullatt_block_indexes":[1]})"},
+    {"llama4", R"("model_type":"llama4","image_token_index":7,"text_config":{"hidden_size":32,"num_hidden_layers":2,)"
+               R"("num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,"intermediate_size":48,"vocab_size":61,)"
+               R"("num_local_experts":4,"intermediate_size_mlp":40,"interleave_moe_layer_step":2,)"
+               R"("no_rope_layer_interval":2,"attention_chunk_size":5,"floor_scale":3},"vision_config":{)"
+               R"("hidden_size":8,"intermediate_size":32,"num_hidden_layers":2,"num_attention_heads":2,)"
+               R"("image_size":8,"patch_size":2,"projector_input_dim":12,"projector_output_dim":12,)"
+               R"("vision_output_dim":12})"},
     {"gpt2", R"("model_type":"gpt2","attn_pdrop":0.0,"resid_pdrop":0.2,"embd_pdrop":0.1)"},
 };
 

@@ -114,6 +114,14 @@ Tensor patches(const Material& m, const Tensor& bias) {
   return convolution(reshape(pixels, {kB, {2}, {4}, {6}}), reshape(m.matrix, {kH, {2}, {2}, {2}}), bias);
 }
 
+// Two images of five tokens in a row, in windows of two and one.
+constexpr WindowGrid kRagged{.rows = 1, .columns = 5, .side = 2, .unit = 1};
+
+// Both sequences one after the other, [1,4,10,2].
+Tensor packed(const Tensor& x) {
+  return unsqueeze(transpose(reshape(x, {{10}, kHeads, {2}}), 0, 1), 0);
+}
+
 const Program kPrograms[] = {
     {"add", [](const Material& m) { return m.x + m.y; }},
     {"add_to_itself", [](const Material& m) { return m.x + m.x; }},
@@ -332,6 +340,27 @@ const Program kPrograms[] = {
        return masked_scatter(m.x * m.vector, mask, slice(token_rows(m.y * m.y), 0, 0, {6}));
      }},
     {"avg_pool", [](const Material& m) { return avg_pool(reshape(product(m), {kB, {2}, {4}, kS}), 2); }},
+    {"split_all",
+     [](const Material& m) {
+       const std::array<Dim, 3> lengths{kOne, {3}, kOne};
+       const std::vector<Tensor> parts = split_all(product(m), 1, lengths);
+       const std::vector<Tensor> other_way{parts[2], parts[1] * parts[1], parts[0]};
+       return cat_all(other_way, 1, kS);
+     }},
+    {"packed_attention",
+     [](const Material& m) {
+       const Tensor k = packed(m.y * 20.0), q = packed(m.x * 20.0), v = packed(m.y * m.column);
+       const Tensor ends = bookkeeping(m.x.tape(), {{7}}, DType::i32);
+       return packed_attention(q, k, v, ends, kRagged);
+     }},
+    {"tokens_of_a_window_together",
+     [](const Material& m) {
+       Tape& tape = m.x.tape();
+       Tensor x = token_rows(m.x * m.y);
+       x = index_rows(x, window_order(tape, {10}, kRagged, WindowOrder::together));
+       x = x * reshape(to(arange(tape, {80}), DType::f64), {{10}, kH});
+       return index_rows(x, window_order(tape, {10}, kRagged, WindowOrder::back));
+     }},
     {"join_images", [](const Material& m) { return join_images(m.x * m.y) * m.vector; }},
     {"grouped_mm", [](const Material& m) { return grouped(m, 6, {2}); }},
     {"grouped_mm_with_empty_groups", [](const Material& m) { return grouped(m, 20, {4}); }},

@@ -1,5 +1,7 @@
 #include "tests/probe/device/op_cases.h"
 
+#include "core/trace/window_grid.h"
+
 namespace ledger::op_cases {
 namespace {
 
@@ -69,6 +71,7 @@ class Maker {
   void indexing();
   void products();
   void attention();
+  void packed_attention(DType dtype, const WindowGrid& grid);
   void attention_with_bias();
   void losses();
   void cut_losses();
@@ -422,6 +425,21 @@ void Maker::attention_case(OpKind forward, OpKind backward, DType dtype, const S
   g.compared = 3;
 }
 
+// Two images, each in windows of up to 16 places.
+void Maker::packed_attention(DType dtype, const WindowGrid& grid) {
+  const auto head_tensor = [&] { return one_op::transpose(random(dtype, {1, 120, 3, 40}, -1.5, 1.5), 1, 2); };
+  const TestTensor q = head_tensor(), k = head_tensor(), v = head_tensor(), ends = random(DType::i32, {13}, 0, 9);
+  const TestTensor lse = like(random(DType::f32, {1, 3, 120}), DType::f32);
+  const TestTensor nothing = like(random(DType::u8, {16}, 0, 1), DType::u8);
+  OpCase& c = add(title(dtype), OpKind::packed_attention, {q, k, v, ends}, {like(q, dtype), lse, nothing}, grid.attr());
+  c.compared = 2;
+  const OpResult result = on_host(c);
+  OpCase& g =
+      add(title(dtype), OpKind::packed_attention_backward, {head_tensor(), q, k, v, result.out[0], result.out[1]},
+          {like(q, dtype), like(k, dtype), like(v, dtype)}, grid.attr());
+  g.tolerance = dtype == DType::f32 ? 1e-10 : 1e-4;
+}
+
 void Maker::attention() {
   constexpr OpKind kForward[] = {OpKind::flash_attention, OpKind::cudnn_attention, OpKind::efficient_attention,
                                  OpKind::own_attention};
@@ -621,6 +639,20 @@ void Maker::images() {
       add(title(dtype, layout), OpKind::avg_pool, {squares}, {fresh(dtype, {2, 5, 3, 2})}, {0, {3, 0}});
       add(title(dtype, layout), OpKind::avg_pool_backward, {means}, {fresh(dtype, {2, 5, 9, 7})}, {0, {3, 0}});
     }
+  }
+  for (const DType dtype : kFloats) {
+    for (int layout = 0; layout < kLayouts; ++layout)
+      add(title(dtype, layout), OpKind::unfold, {random(dtype, {2, 3, 8, 12}, -1, 1, layout)},
+          {fresh(dtype, {2, 48, 6})}, {0, {4, 0}});
+  }
+  const WindowGrid ragged{.rows = 3, .columns = 5, .side = 2, .unit = 4};
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
+    packed_attention(dtype, ragged);
+  add("", OpKind::image_turns, {}, {fresh(DType::f32, {1, 17, 1, 8})}, {10000, {4, 0}});
+  for (const double back : {0.0, 1.0}) {
+    Attr attr = ragged.attr();
+    attr.x = back;
+    add("", OpKind::window_order, {}, {fresh(DType::i64, {30})}, attr);
   }
   const TestTensor numbers = ids({3, 10}, 3);
   add("", OpKind::equal, {numbers}, {like(numbers, DType::boolean)}, {0, {2, 0}});

@@ -38,6 +38,12 @@ constexpr const char* kMegatronGpt = R"({"model_type": "gpt2", "n_embd": 24, "n_
 constexpr const char* kExperts = R"({"model_type": "mixtral", "hidden_size": 18, "num_hidden_layers": 2,
   "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 11, "vocab_size": 61,
   "num_local_experts": 3, "num_experts_per_tok": 2})";
+// Images of 56 by 56 pixels, four tokens in windows of one.
+constexpr const char* kImages = R"({"model_type": "qwen2_5_vl", "image_token_id": 7, "text_config": {"hidden_size": 18,
+  "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 35, "vocab_size": 61,
+  "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 1]}}, "vision_config": {"hidden_size": 12, "depth": 2,
+  "num_heads": 3, "intermediate_size": 10, "out_hidden_size": 18, "window_size": 28, "fullatt_block_indexes": [1],
+  "in_channels": 1, "temporal_patch_size": 1}})";
 constexpr const char* kPlain =
     R"({"layers": [{"linear": [6, 10]}, {"linear": [10, 7]}, {"linear": [7, 7]}, {"linear": [7, 5]}]})";
 
@@ -54,6 +60,10 @@ constexpr void zero(Recipe& r, std::uint64_t stage) {
 constexpr void lora(Recipe& r) {
   r.method = Method::lora;
   r.rank = 3;
+}
+
+constexpr void small_images(Recipe& r) {
+  r.image_height = r.image_width = 56;
 }
 
 constexpr void tensor(Recipe& r, std::uint64_t tp) {
@@ -173,6 +183,18 @@ constexpr Shared kShared[] = {
        r.stack = Stack::torchtitan_0_1;
        sharded(r);
        r.units = Units::layers;
+     }},
+    {"ddp_images", kImages, small_images},
+    {"zero2_images", kImages,
+     [](Recipe& r) {
+       small_images(r);
+       zero(r, 2);
+     }},
+    {"zero1_images_lora", kImages,
+     [](Recipe& r) {
+       small_images(r);
+       lora(r);
+       zero(r, 1);
      }},
     {"ddp_lora", kOdd, lora},
     {"fsdp2_lora", kOdd,

@@ -101,6 +101,7 @@ export const belowEn = {
   'limit.int8_outlier_columns': 'Columns of the input with values beyond 6.0, which LLM.int8 multiplies in 16 bits: how many depends on the data, counted here are none.',
   'limit.static_cache_decode_compiled': 'The compiled decoding pass that generate() uses with a static cache; computed as if uncompiled.',
   'note.assumed_llama': 'This model_type is not known. The file’s sizes are computed as a Llama’s:',
+  'note.mrope_section_assumed': 'The file does not say which parts of a head turn by time, row and column; the published checkpoints’ shares are assumed.',
   'note.labels_assumed': 'The file names no labels; assumed:',
   'note.rope_scaling_type_not_computed': 'The rotary scaling of this type changes values, not sizes; it is not computed:',
   'note.quantization_config_ignored': 'The file’s quantization_config is ignored; the recipe’s method decides how weights are held:',

@@ -103,6 +103,7 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'limit.int8_outlier_columns': '输入中含有超过 6.0 的值的列，LLM.int8 以 16 位相乘：列数取决于数据，这里按没有计算。',
   'limit.static_cache_decode_compiled': '使用静态缓存时 generate() 会编译解码步骤；这里按未编译计算。',
   'note.assumed_llama': '未知的 model_type；按 Llama 计算文件给出的尺寸：',
+  'note.mrope_section_assumed': '文件未说明头的哪些部分按时间、行、列旋转，按已发布检查点的比例假定。',
   'note.labels_assumed': '文件未列出标签，假定数量：',
   'note.rope_scaling_type_not_computed': '此类旋转位置缩放只改变数值，不改变大小；未计算：',
   'note.quantization_config_ignored': '忽略文件中的 quantization_config；权重如何存放由配方的方法决定：',

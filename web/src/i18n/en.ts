@@ -77,6 +77,8 @@ export const en = {
   'key.float8': 'float8 products',
   'key.keep_outputs': 'Outputs kept alive',
   'key.images': 'Images in a sequence',
+  'key.image_height': 'Height of an image',
+  'key.image_width': 'Width of an image',
   'key.freeze_vision_tower': 'Vision tower frozen',
   'key.rank': 'Adapter rank',
   'key.targets': 'Adapter targets',

@@ -17,6 +17,8 @@ export const helpEn = {
   float8: 'Decoder layers multiply in float8 (torchao): faster; compiled, they keep as much as in 16 bits.',
   keep_outputs: 'The loop holds the model’s outputs, logits among them, through backward.',
   images: 'Images in each sequence; their tokens count within its length.',
+  image_height: 'Pixels before the processor: Qwen2-VL and Qwen2.5-VL keep an image’s size, Llama 4 cuts it into tiles. 0: 768, or one tile.',
+  image_width: 'Pixels, as the height.',
   freeze_vision_tower: 'No gradients, optimizer states or adapters in the tower.',
   rank: 'Width of the adapters: parameters and saved products grow with it.',
   targets: 'Which linear layers get an adapter: all-linear, or names with commas.',

@@ -19,6 +19,8 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   float8: '解码层以 float8（torchao）做矩阵乘：更快；编译后保留的与 16 位一样多。',
   keep_outputs: '训练循环在反向期间仍持有模型输出（含 logits）。',
   images: '每个序列中的图像；其 token 计入序列长度。',
+  image_height: '进入处理器之前的像素数：Qwen2-VL 与 Qwen2.5-VL 保留图像大小，Llama 4 切块。0：768，或一块。',
+  image_width: '像素数，同高。',
   freeze_vision_tower: '视觉塔没有梯度、优化器状态和适配器。',
   rank: '适配器的宽度：参数与保存的中间结果随之增长。',
   targets: '哪些线性层加适配器：all-linear，或用逗号分隔的名称。',

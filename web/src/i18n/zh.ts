@@ -79,6 +79,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.float8': 'float8 矩阵乘',
   'key.keep_outputs': '保留模型输出',
   'key.images': '每个序列的图像数',
+  'key.image_height': '图像的高',
+  'key.image_width': '图像的宽',
   'key.freeze_vision_tower': '冻结视觉塔',
   'key.rank': '适配器秩 (rank)',
   'key.targets': '适配器目标层',

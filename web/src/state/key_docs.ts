@@ -17,6 +17,8 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   float8: 'https://github.com/pytorch/ao/tree/main/torchao/float8',
   keep_outputs: 'https://huggingface.co/docs/transformers/main_classes/output',
   images: 'https://huggingface.co/docs/transformers/tasks/image_text_to_text',
+  image_height: 'https://huggingface.co/docs/transformers/model_doc/qwen2_vl',
+  image_width: 'https://huggingface.co/docs/transformers/model_doc/qwen2_vl',
   freeze_vision_tower: 'https://llamafactory.readthedocs.io/en/latest/',
   rank: 'https://huggingface.co/docs/peft/package_reference/lora',
   targets: 'https://huggingface.co/docs/peft/package_reference/lora#peft.LoraConfig.target_modules',
