@@ -8,8 +8,8 @@
 #include "probe/host/run_host.h"
 #include "tests/base/show_problem.h"
 #include "tests/models/tiny_families.h"
-#include "tests/training/runs.h"
 #include "tests/probe/widen.h"
+#include "tests/training/runs.h"
 
 namespace ledger {
 namespace {
