@@ -39,7 +39,7 @@ MegatronOptions options_of(const Recipe& r, std::uint64_t stage, std::uint64_t c
 }
 
 // Roughly the events of a layer's forward and backward, and the most that all stages together may have.
-constexpr std::uint64_t kEventsPerLayerPass = 150, kMostPipelineEvents = 128u << 20;
+constexpr std::uint64_t kEventsPerLayerPass = 150, kMostPipelineEvents = 128u << 20, kMostEventsPlayed = 8u << 20;
 
 class StageLoop : private MainGradients {
  public:
@@ -337,12 +337,15 @@ Result<Trace> trace_megatron(const ModelConfig& config, const Recipe& recipe, st
                              const MegatronRun& run) {
   if (recipe.task != Task::training) return *unsupported_in_megatron(config, recipe);
   if (auto problem = unsupported(config, recipe)) return *problem;
-  // Of every stage up to twice the layers of the whole model are in flight.
-  const std::uint64_t passes = times(config.num_hidden_layers, plus(times(2, recipe.pp), 3));
+  // Of every stage up to twice the layers of the whole model are in flight; or one stage has all micro-batches.
+  const bool all = run.every_micro_batch;
+  const std::uint64_t turns = all ? plus(recipe.micro_batches, 1) : plus(times(2, recipe.pp), 3);
+  const std::uint64_t passes = times(config.num_hidden_layers, turns),
+                      most = all ? kMostEventsPlayed : kMostPipelineEvents;
   const std::uint64_t events = times(times(passes, kEventsPerLayerPass), run.steps);
-  if (events > kMostPipelineEvents)
-    return Problem{ProblemCode::too_large_to_trace, "pp", std::to_string(events), std::to_string(kMostPipelineEvents),
-                   ""};
+  if (events > most)
+    return Problem{ProblemCode::too_large_to_trace, all ? "micro_batches" : "pp", std::to_string(events),
+                   std::to_string(most), ""};
   Tape tape({.operands = run.operands,
              .cublas_workspace_bytes = run.cublas_workspace_bytes,
              .accumulate_in_place = true,

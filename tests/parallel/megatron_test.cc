@@ -372,6 +372,17 @@ TEST(Megatron, PipelinesTooLongToFollowAreRefused) {
   EXPECT_EQ(p.problem().where, "pp");
 }
 
+TEST(Megatron, MoreMicroBatchesThanAStageCanPlayAreRefused) {
+  Recipe recipe = megatron(1, 64);
+  recipe.micro_batches = std::uint64_t{1} << 40;
+  const ModelConfig config = gpt(128, 4, 4, 64);
+  EXPECT_TRUE(trace_megatron(config, recipe, 0).ok());
+  const Result<Trace> played = trace_megatron(config, recipe, 0, {.every_micro_batch = true});
+  ASSERT_FALSE(played.ok());
+  EXPECT_EQ(played.problem().code, ProblemCode::too_large_to_trace);
+  EXPECT_EQ(played.problem().where, "micro_batches");
+}
+
 // --- measured
 // ------------------------------------------------------------------------------------------------------------------
 
