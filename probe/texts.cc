@@ -75,7 +75,8 @@ constexpr Reason kReasons[] = {
      "Gemma 3 with images gives attention a mask, which math and cudnn attention are not modelled with; use sdpa, "
      "efficient or eager"},
     {"image_parallelism_not_modelled",
-     "models with images are modelled with DDP and ZeRO 1 and 2, not with FSDP and ZeRO 3; LLaVA with its tower frozen "
+     "models with images are modelled with DDP, FSDP2 and ZeRO 1 and 2, not with FSDP1 and ZeRO 3; LLaVA with its "
+     "tower frozen "
      "only, as layers behind the chosen features get no gradient"},
     {"router_takes_no_adapter",
      "PEFT cannot adapt the router of this model, which all-linear asks for; name the layers, such as o_proj, "

@@ -92,10 +92,12 @@ ImageText::ImageText(Tape& tape, const ModelConfig& config, const ModelOptions& 
     const ModuleBuilder::Frozen frozen(builder, options.freeze_vision_tower);
     const std::string path = std::string(kTower) + ".";
     tower_.make(builder, vision, options, sizes_, path);
+    builder.open(kRootUnit);
     tower_.make_final_norm(builder, path);
   }
   projector_ = make_projector(builder, config, sizes_.h, {config.hidden_size, Sym::h});
-  text_ = std::make_unique<Llama>(builder, decoder_behind_images(config), options, kText);
+  text_ =
+      std::make_unique<Llama>(builder, decoder_behind_images(config), options_behind_images(config, options), kText);
   trainable_ = builder.take_trainable();
 }
 
@@ -116,12 +118,12 @@ Tensor ImageText::make_inputs(Tape& tape) {
 
 // CLIPVisionModel.forward with output_hidden_states=True: all of them stay until the features are chosen, and the rest
 // of the tower runs for nobody.
-Tensor ImageText::selected() const {
+Tensor ImageText::selected(const Tensor& pixels) const {
   std::vector<Tensor> hidden_states;
   Tensor last_hidden, pooled;
   {
-    const Tape::Scope scope(pixels_.tape(), kTower);
-    hidden_states.push_back(tower_.embed(pixels_));
+    const Tape::Scope scope(pixels.tape(), kTower);
+    hidden_states.push_back(tower_.embed(pixels));
     for (std::size_t i = 0; i < tower_.layers(); ++i)
       hidden_states.push_back(tower_.run_layer(i, hidden_states.back()));
     last_hidden = hidden_states.back();
@@ -138,11 +140,11 @@ Tensor ImageText::selected() const {
 }
 
 // SiglipVisionModel.forward, without a pooling head.
-Tensor ImageText::last_hidden() const {
+Tensor ImageText::last_hidden(const Tensor& pixels) const {
   Tensor hidden;
   {
-    const Tape::Scope scope(pixels_.tape(), kTower);
-    hidden = tower_.embed(pixels_);
+    const Tape::Scope scope(pixels.tape(), kTower);
+    hidden = tower_.embed(pixels);
     for (std::size_t i = 0; i < tower_.layers(); ++i)
       hidden = tower_.run_layer(i, hidden);
     hidden = tower_.final_norm(hidden);
@@ -158,10 +160,20 @@ Tensor ImageText::joined(const Tensor& embeds, const Tensor& features, const Ten
   return masked_scatter(embeds, unsqueeze(special_image_mask, -1), features);
 }
 
+// fully_shard's root casts the pixels, too, and keeps them until the whole pass is over.
 Tensor ImageText::forward(const Tensor& ids) {
+  if (options_.units == nullptr) return forward_with_loss(ids, pixels_);
+  options_.units->before_forward(kRootUnit, Tensor());
+  const Tensor seen = to(pixels_, tower_.pixel_dtype());
+  Tensor loss = forward_with_loss(ids, seen);
+  options_.units->after_forward(kRootUnit, loss);
+  return loss;
+}
+
+Tensor ImageText::forward_with_loss(const Tensor& ids, const Tensor& pixels) {
   Tape& tape = ids.tape();
   Tensor image_features;  // an output of the model, alive with its logits
-  const Tensor hidden = decode(ids, image_features);
+  const Tensor hidden = decode(ids, pixels, image_features);
   const Tape::In in(tape, Category::logits);
   const bool shifted = config_.model_type == "gemma3" && options_.loss == Loss::full;
   Tensor loss = shifted ? gemma_loss(hidden, ids) : text_->loss_of(hidden, ids);
@@ -172,10 +184,10 @@ Tensor ImageText::forward(const Tensor& ids) {
   return loss;
 }
 
-Tensor ImageText::decode(const Tensor& ids, Tensor& image_features) {
+Tensor ImageText::decode(const Tensor& ids, const Tensor& pixels, Tensor& image_features) {
   Tensor inputs_embeds = text_->embed(ids);
   {
-    Tensor features = config_.model_type == "gemma3" ? last_hidden() : selected();
+    Tensor features = config_.model_type == "gemma3" ? last_hidden(pixels) : selected(pixels);
     if (config_.model_type != "gemma3") features = join_images(features);
     image_features = to(features, inputs_embeds.dtype());
   }

@@ -25,10 +25,11 @@ class ImageText : public Model {
 
  private:
   std::int64_t image_token() const { return static_cast<std::int64_t>(config_.vision.token_id); }
-  Tensor selected() const;     // LLaVA's features [i, t, h], from one of all hidden states
-  Tensor last_hidden() const;  // Gemma 3's
+  Tensor forward_with_loss(const Tensor& ids, const Tensor& pixels);
+  Tensor selected(const Tensor& pixels) const;     // LLaVA's features [i, t, h], from one of all hidden states
+  Tensor last_hidden(const Tensor& pixels) const;  // Gemma 3's
   Tensor joined(const Tensor& embeds, const Tensor& features, const Tensor& ids) const;
-  Tensor decode(const Tensor& ids, Tensor& image_features);
+  Tensor decode(const Tensor& ids, const Tensor& pixels, Tensor& image_features);
   Tensor blocks() const;
   Llama::Masks make_masks(const Tensor& block_sequence_ids, DType dtype) const;
   Tensor gemma_loss(const Tensor& hidden, const Tensor& ids);

@@ -65,6 +65,10 @@ bool mixes_windows(const ModelConfig& c) {
   return full != 0 && full != static_cast<std::ptrdiff_t>(c.full_layers.size());
 }
 
+UnitId unit_of(const ModelOptions& options, std::size_t layer) {
+  return kFirstLayerUnit + static_cast<UnitId>(plus(options.units_before, layer));
+}
+
 }  // namespace
 
 Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
@@ -103,7 +107,7 @@ void Llama::build(ModuleBuilder& builder) {
     {
       const Tape::Scope layers(tape, "layers.*");
       for (std::size_t i = 0; i < config.num_hidden_layers; ++i) {
-        builder.open(kFirstLayerUnit + static_cast<UnitId>(i));
+        builder.open(unit_of(options, i));
         layers_.push_back(DecoderLayer::make(builder, config, dims_, i));
         layers_.back().self_attn.kind = attention_of(config, options.attention);
         layers_.back().self_attn.layer = i;
@@ -164,7 +168,7 @@ Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerCont
 // forward only: GradientCheckpointingLayer checkpoints the call, hooks included.
 Tensor Llama::forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context,
                             Tensor& weights) const {
-  const UnitId unit = kFirstLayerUnit + static_cast<UnitId>(index);
+  const UnitId unit = unit_of(options_, index);
   if (options_.units == nullptr) return layers_[index].forward(hidden, context, dims_, &weights);
   const Tensor input = options_.units->before_forward(unit, hidden);
   Tensor output = layers_[index].forward(input, context, dims_, &weights);
@@ -331,6 +335,12 @@ void Llama::skip_tokens(KvCache& cache, std::uint64_t seen) {
   const Tape::Scope layers(tape, "layers.*");
   const Tape::Scope attention(tape, names_.attention);
   cache.skip_to(seen);
+}
+
+ModelOptions options_behind_images(const ModelConfig& config, const ModelOptions& options) {
+  ModelOptions text = options;
+  text.units_before = config.vision.layers;
+  return text;
 }
 
 ModelConfig decoder_behind_images(const ModelConfig& config) {

@@ -58,5 +58,6 @@ class Llama : public Model {
 
 // The decoder of a model that sees images, as a model of its own.
 ModelConfig decoder_behind_images(const ModelConfig& config);
+ModelOptions options_behind_images(const ModelConfig& config, const ModelOptions& options);
 
 }  // namespace ledger

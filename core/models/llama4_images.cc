@@ -22,7 +22,8 @@ Llama4Images::Llama4Images(Tape& tape, const ModelConfig& config, const ModelOpt
     projector_ = Linear::make(builder, std::string(kMultiModalProjector) + ".", "linear_1", vision_model_.width(),
                               {config.hidden_size, Sym::h}, false);
   }
-  text_ = std::make_unique<Llama>(builder, decoder_behind_images(config), options, "language_model.model");
+  text_ = std::make_unique<Llama>(builder, decoder_behind_images(config), options_behind_images(config, options),
+                                  "language_model.model");
   trainable_ = builder.take_trainable();
 }
 
@@ -37,7 +38,7 @@ Tensor Llama4Images::make_inputs(Tape& tape) {
 
 // The encoder takes pixels as they are: for a model in fp32 the loop has to cast them first.
 Tensor Llama4Images::pixel_values() const {
-  return pixels_.tape().autocast_enabled() ? pixels_ : to(pixels_, options_.weights);
+  return pixels_.tape().autocast_enabled() ? pixels_ : to(pixels_, vision_model_.pixel_dtype());
 }
 
 // Llama4ForCausalLM.forward: the logits, or the loss where one takes the output layer in.
@@ -47,8 +48,16 @@ Tensor Llama4Images::decode(const Tensor& inputs_embeds, const Tensor& ids) {
   return options_.loss == Loss::full ? text_->logits_of(hidden) : text_->loss_of(hidden, ids);
 }
 
-// One function in Python, too: its names live until the loss is there, image_features as long as the outputs.
 Tensor Llama4Images::forward(const Tensor& ids) {
+  if (options_.units == nullptr) return forward_with_loss(ids);
+  options_.units->before_forward(kRootUnit, Tensor());
+  Tensor loss = forward_with_loss(ids);
+  options_.units->after_forward(kRootUnit, loss);
+  return loss;
+}
+
+// One function in Python, too: its names live until the loss is there, image_features as long as the outputs.
+Tensor Llama4Images::forward_with_loss(const Tensor& ids) {
   Tape& tape = ids.tape();
   Tensor inputs_embeds = text_->embed(ids);
   const Tensor image_features = vision_model_.forward(pixel_values());

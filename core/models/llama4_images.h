@@ -21,6 +21,7 @@ class Llama4Images : public Model {
  private:
   std::int64_t image_token() const { return static_cast<std::int64_t>(config_.vision.token_id); }
   Tensor pixel_values() const;
+  Tensor forward_with_loss(const Tensor& ids);
   Tensor decode(const Tensor& inputs_embeds, const Tensor& ids);
 
   ModelConfig config_;

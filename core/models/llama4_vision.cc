@@ -55,9 +55,12 @@ void Llama4Vision::make(ModuleBuilder& builder, const VisionConfig& config, cons
   post_ = Norm::make(builder, path, "layernorm_post", NormKind::layer, h_, config.norm_eps);
   {
     const Tape::Scope layers(tape, "model.layers.*");
-    for (std::size_t i = 0; i < config.layers; ++i)
+    for (std::size_t i = 0; i < config.layers; ++i) {
+      builder.open(kFirstLayerUnit + static_cast<UnitId>(i));
       layers_.push_back(make_layer(builder, i, path + "model.layers." + std::to_string(i) + "."));
+    }
   }
+  builder.open(kRootUnit);
   make_adapter(builder, path + "vision_adapter.mlp.");
 }
 
@@ -125,17 +128,26 @@ Tensor Llama4Vision::encode(const Tensor& embedded) const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Tape::Layer number(tape, static_cast<std::int32_t>(i));
     hidden = checkpointed(
-        options_.checkpointing, [this, i](const Tensor& input) { return forward_layer(layers_[i], input, turns_); },
-        hidden);
+        options_.checkpointing, [this, i](const Tensor& input) { return forward_layer(i, input); }, hidden);
   }
   return hidden;
 }
 
-Tensor Llama4Vision::forward_layer(const Layer& layer, const Tensor& hidden, const Tensor& turns) const {
+Tensor Llama4Vision::forward_layer(std::size_t index, const Tensor& hidden) const {
+  ParameterUnits* const units = options_.units;
+  if (units == nullptr) return forward_block(layers_[index], hidden);
+  const UnitId unit = kFirstLayerUnit + static_cast<UnitId>(index);
+  const Tensor input = units->before_forward(unit, hidden);
+  Tensor output = forward_block(layers_[index], input);
+  units->after_forward(unit, output);
+  return output;
+}
+
+Tensor Llama4Vision::forward_block(const Layer& layer, const Tensor& hidden) const {
   Tensor residual = hidden;
   Tensor weights;  // `hidden_state, attn_weights = self.self_attn(...)`
   Tensor x = layer.before.forward(residual);
-  x = attend(layer, x, turns, weights);
+  x = attend(layer, x, weights);
   x = residual + x;
   residual = x;
   x = layer.after.forward(x);
@@ -143,7 +155,7 @@ Tensor Llama4Vision::forward_layer(const Layer& layer, const Tensor& hidden, con
   return residual + x;
 }
 
-Tensor Llama4Vision::attend(const Layer& layer, const Tensor& hidden, const Tensor& turns, Tensor& weights) const {
+Tensor Llama4Vision::attend(const Layer& layer, const Tensor& hidden, Tensor& weights) const {
   const Tape::Scope scope(hidden.tape(), "self_attn");
   const Shape cut{tiles_, places_, heads_, d_};
   Tensor q = view(layer.q.forward(hidden), cut);
@@ -152,8 +164,8 @@ Tensor Llama4Vision::attend(const Layer& layer, const Tensor& hidden, const Tens
   {
     const Tensor q_wide = to(q, DType::f32);
     const Tensor k_wide = to(k, DType::f32);
-    const Tensor q_out = complex_mul(q_wide, turns);
-    const Tensor k_out = complex_mul(k_wide, turns);
+    const Tensor q_out = complex_mul(q_wide, turns_);
+    const Tensor k_out = complex_mul(k_wide, turns_);
     Tensor turned = to(q_out, q.dtype());
     k = to(k_out, k.dtype());
     q = std::move(turned);

@@ -20,6 +20,7 @@ class Llama4Vision {
 
   Shape pixels_shape() const;
   Dim tokens() const { return {config_.tokens, Sym::none}; }  // of a tile, in the text
+  DType pixel_dtype() const { return patch_linear_.weight.dtype(); }
   Dim width() const { return {config_.out_width, Sym::none}; }
   Tensor forward(const Tensor& pixels) const;  // [tiles, tokens, width]
 
@@ -34,8 +35,9 @@ class Llama4Vision {
   Tensor patches(const Tensor& pixels) const;
   Tensor embed(const Tensor& pixels) const;
   Tensor encode(const Tensor& hidden) const;
-  Tensor forward_layer(const Layer& layer, const Tensor& hidden, const Tensor& turns) const;
-  Tensor attend(const Layer& layer, const Tensor& hidden, const Tensor& turns, Tensor& weights) const;
+  Tensor forward_layer(std::size_t index, const Tensor& hidden) const;
+  Tensor forward_block(const Layer& layer, const Tensor& hidden) const;
+  Tensor attend(const Layer& layer, const Tensor& hidden, Tensor& weights) const;
   Tensor feed(const Layer& layer, const Tensor& hidden) const;
   Tensor adapt(const Tensor& encoded) const;
 

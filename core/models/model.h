@@ -63,6 +63,7 @@ struct ModelOptions {
   std::uint64_t tp = 1, cp = 1;     // ranks that share every matrix, and every sequence, as the stack has them do it
   std::uint64_t tp_rank = 0;        // which of them it is
   ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model
+  std::uint64_t units_before = 0;   // layers of an encoder before the decoder's, each a unit
   std::uint64_t images = 1;         // of a sequence, where the model takes any
   std::uint64_t image_height = 0, image_width = 0;  // as the recipe says them
   bool freeze_vision_tower = false;

@@ -66,9 +66,12 @@ void QwenVision::make(ModuleBuilder& builder, const VisionConfig& config, const 
       inv_freq_ = inverse_frequencies(tape, kTheta, {d_.size / 4, Sym::none}, false);
     }
     const Tape::Scope blocks(tape, "blocks.*");
-    for (std::size_t i = 0; i < config.layers; ++i)
+    for (std::size_t i = 0; i < config.layers; ++i) {
+      builder.open(kFirstLayerUnit + static_cast<UnitId>(i));
       layers_.push_back(make_layer(builder, i, path + "blocks." + std::to_string(i) + "."));
+    }
   }
+  builder.open(kRootUnit);
   make_merger(builder, path + "merger.", text_width);
 }
 
@@ -189,11 +192,29 @@ Tensor QwenVision::run_layer(std::size_t index, const Tensor& hidden, const Cont
   const Tape::Layer number(tape, static_cast<std::int32_t>(index));
   return checkpointed(
       options_.checkpointing,
-      [this, index, context](const Tensor& input) { return forward_layer(layers_[index], index, input, context); },
-      hidden);
+      [this, index, context](const Tensor& input) { return forward_layer(index, input, context); }, hidden);
 }
 
-Tensor QwenVision::forward_layer(const Layer& layer, std::size_t index, const Tensor& hidden,
+// fully_shard casts what a unit is called with (MixedPrecisionPolicy.cast_forward_inputs), but not when it recomputes.
+QwenVision::Context QwenVision::as_seen(const Context& context, DType dtype) const {
+  if (context.cos.tape().in_backward()) return context;
+  Context seen = context;
+  seen.cos = to(context.cos, dtype);
+  seen.sin = to(context.sin, dtype);
+  return seen;
+}
+
+Tensor QwenVision::forward_layer(std::size_t index, const Tensor& hidden, const Context& context) const {
+  ParameterUnits* const units = options_.units;
+  if (units == nullptr) return forward_block(layers_[index], index, hidden, context);
+  const UnitId unit = kFirstLayerUnit + static_cast<UnitId>(index);
+  const Tensor input = units->before_forward(unit, hidden);
+  Tensor output = forward_block(layers_[index], index, input, as_seen(context, input.dtype()));
+  units->after_forward(unit, output);
+  return output;
+}
+
+Tensor QwenVision::forward_block(const Layer& layer, std::size_t index, const Tensor& hidden,
                                  const Context& context) const {
   Tensor x = attend(layer, index, layer.before.forward(hidden), context);
   x = hidden + x;
@@ -236,7 +257,8 @@ Tensor QwenVision::attend(const Layer& layer, std::size_t index, const Tensor& h
   {
     const Tensor q_wide = to(q, DType::f32);
     const Tensor k_wide = to(k, DType::f32);
-    const Tensor cos = unsqueeze(context.cos, -2), sin = unsqueeze(context.sin, -2);
+    const Tensor cos = to(unsqueeze(context.cos, -2), DType::f32);
+    const Tensor sin = to(unsqueeze(context.sin, -2), DType::f32);
     const Dim half{d_.size / 2, Sym::none};
     Tensor q_embed = turn_halves(q_wide, cos, sin, half);
     Tensor k_embed = turn_halves(k_wide, cos, sin, half);

@@ -52,7 +52,9 @@ class QwenVision {
   Tensor in_windows(const Tensor& x) const;
   Tensor embed(const Tensor& pixels) const;
   Tensor run_layer(std::size_t index, const Tensor& hidden, const Context& context) const;
-  Tensor forward_layer(const Layer& layer, std::size_t index, const Tensor& hidden, const Context& context) const;
+  Context as_seen(const Context& context, DType dtype) const;
+  Tensor forward_layer(std::size_t index, const Tensor& hidden, const Context& context) const;
+  Tensor forward_block(const Layer& layer, std::size_t index, const Tensor& hidden, const Context& context) const;
   Tensor attend(const Layer& layer, std::size_t index, const Tensor& hidden, const Context& context) const;
   Tensor in_pieces(std::size_t index, const Tensor& q, const Tensor& k, const Tensor& v) const;
   Tensor merge(const Tensor& hidden) const;

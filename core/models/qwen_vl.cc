@@ -28,7 +28,8 @@ QwenVl::QwenVl(Tape& tape, const ModelConfig& config, const ModelOptions& option
       images_{times(options.batch, options.images), Sym::images} {
   ModuleBuilder builder(tape, options.weights, options.linears, options.units);
   visual_.make(builder, config.vision, options, images_.size, {config.hidden_size, Sym::h});
-  text_ = std::make_unique<Llama>(builder, decoder_behind_images(config), options, kLanguageModel);
+  text_ = std::make_unique<Llama>(builder, decoder_behind_images(config), options_behind_images(config, options),
+                                  kLanguageModel);
   trainable_ = builder.take_trainable();
 }
 
@@ -48,18 +49,28 @@ Tensor QwenVl::make_inputs(Tape& tape) {
 }
 
 // get_image_features, and the list of images joined again.
-Tensor QwenVl::image_features() const {
+Tensor QwenVl::image_features(const Tensor& pixels) const {
   Tensor embeds;
   {
-    const Tensor pixel_values = to(pixels_, visual_.pixel_dtype());
+    const Tensor pixel_values = to(pixels, visual_.pixel_dtype());
     embeds = visual_.forward(pixel_values);
   }
-  const Tape::Scope scope(pixels_.tape(), "model");
+  const Tape::Scope scope(pixels.tape(), "model");
   return join_images(view(embeds, {images_, {grid_.tokens, Sym::none}, embeds.dim(1)}));
 }
 
+// fully_shard's root casts the pixels, too, and keeps them until the whole pass is over.
 Tensor QwenVl::forward(const Tensor& ids) {
-  const Tensor hidden = decode(ids);
+  if (options_.units == nullptr) return forward_with_loss(ids, pixels_);
+  options_.units->before_forward(kRootUnit, Tensor());
+  const Tensor seen = to(pixels_, visual_.pixel_dtype());
+  Tensor loss = forward_with_loss(ids, seen);
+  options_.units->after_forward(kRootUnit, loss);
+  return loss;
+}
+
+Tensor QwenVl::forward_with_loss(const Tensor& ids, const Tensor& pixels) {
+  const Tensor hidden = decode(ids, pixels);
   const Tape::In in(ids.tape(), Category::logits);
   Tensor loss = text_->loss_of(hidden, ids);
   if (options_.keep_outputs) outputs_ = text_->outputs();
@@ -68,9 +79,9 @@ Tensor QwenVl::forward(const Tensor& ids) {
 }
 
 // Qwen2VLModel.forward, whose names live until it returns.
-Tensor QwenVl::decode(const Tensor& ids) {
+Tensor QwenVl::decode(const Tensor& ids, const Tensor& pixels) {
   Tensor inputs_embeds = text_->embed(ids);
-  Tensor image_embeds = image_features();
+  Tensor image_embeds = image_features(pixels);
   image_embeds = to(image_embeds, inputs_embeds.dtype());
   Tensor image_mask, video_mask, position_ids;
   {

@@ -20,8 +20,9 @@ class QwenVl : public Model {
 
  private:
   std::int64_t image_token() const { return static_cast<std::int64_t>(config_.vision.token_id); }
-  Tensor decode(const Tensor& ids);
-  Tensor image_features() const;
+  Tensor forward_with_loss(const Tensor& ids, const Tensor& pixels);
+  Tensor decode(const Tensor& ids, const Tensor& pixels);
+  Tensor image_features(const Tensor& pixels) const;
   Tensor rope_index(Tape& tape);
   Tensor row_positions(Tape& tape) const;
   Tensor image_positions(Tape& tape, double start) const;

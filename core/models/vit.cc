@@ -55,7 +55,8 @@ Tensor Vit::encode(const Tensor& pixels) {
 Tensor Vit::forward(const Tensor& pixels) {
   if (options_.units == nullptr) return forward_with_loss(pixels);
   options_.units->before_forward(kRootUnit, Tensor());
-  Tensor loss = forward_with_loss(pixels);
+  const Tensor seen = to(pixels, encoder_.pixel_dtype());  // fully_shard's root casts what it is called with
+  Tensor loss = forward_with_loss(seen);
   options_.units->after_forward(kRootUnit, loss);
   return loss;
 }

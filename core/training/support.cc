@@ -249,7 +249,10 @@ constexpr Refusal kRefusals[] = {
        return leaves_gradients_out(c, r) && r.dp > 1 && r.fsdp == 0 && r.zero == 0;
      }},
     {"fsdp", "image_parallelism_not_modelled",
-     [](const ModelConfig& c, const Recipe& r) { return !c.vision.model_type.empty() && r.fsdp != 0; }},
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool in_units = r.fsdp == 2 && r.units == Units::layers && !leaves_gradients_out(c, r);
+       return !c.vision.model_type.empty() && r.fsdp != 0 && !in_units;
+     }},
     {"zero", "image_parallelism_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
        return r.zero != 0 && (leaves_gradients_out(c, r) || (r.zero == 3 && !c.vision.model_type.empty()));

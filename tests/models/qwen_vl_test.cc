@@ -73,6 +73,17 @@ TEST(QwenVision, FlashAttentionTakesAllImagesAtOnce) {
   EXPECT_EQ(calls(kQwen25, "sdpa", OpKind::flash_attention), steps * (2 * 2 * 2 + 2 + 2));
 }
 
+// fully_shard casts the fp32 positions for every unit, which casts them back: each layer then keeps its own.
+TEST(QwenVision, ShardedLayersKeepPositionsOfTheirOwn) {
+  const Trace sharded = traced(kQwen2, sized({{"dp", "2"}, {"fsdp", "2"}}));
+  const Bytes d = 8;
+  EXPECT_EQ(alive(sharded, "step1.forward", "model.visual.blocks", Category::activations),
+            alive(traced(kQwen2, sized()), "step1.forward", "model.visual.blocks", Category::activations) +
+                2 * kPatches * 2 * 4 * d);
+  EXPECT_EQ(said(kQwen2, sized({{"dp", "2"}, {"fsdp", "1"}, {"seq", "24"}})),
+            "unsupported_recipe where=fsdp read=1 expected=image_parallelism_not_modelled nearest=");
+}
+
 TEST(QwenVision, PixelsArePatchesInARow) {
   const Trace trace = traced(kQwen2, sized());
   const Bytes pixels = kPatches * 3 * 2 * 14 * 14;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "probe/host/run_host.h"
+#include "probe/ranks/stand_in.h"
 #include "tests/base/show_problem.h"
 #include "tests/models/tiny_families.h"
 #include "tests/probe/widen.h"
@@ -65,6 +66,8 @@ TEST_P(ImageModels, RunningMeasuresWhatWasPredicted) {
     const Replay prediction = replay(predicted.value(), replaying);
     HostRunOptions host;
     host.executor.poison = true;
+    StandIn ranks(0, recipe.dp);
+    if (recipe.dp > 1) host.executor.ranks = &ranks;
     const HostRun run = run_on_host(executed.value(), replaying, host);
     std::string shown_settings;
     for (const auto& [key, text] : settings)

@@ -44,6 +44,17 @@ constexpr const char* kImages = R"({"model_type": "qwen2_5_vl", "image_token_id"
   "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 1]}}, "vision_config": {"hidden_size": 12, "depth": 2,
   "num_heads": 3, "intermediate_size": 10, "out_hidden_size": 18, "window_size": 28, "fullatt_block_indexes": [1],
   "in_channels": 1, "temporal_patch_size": 1}})";
+constexpr const char* kTiles = R"({"model_type": "llama4", "image_token_index": 7, "text_config": {"hidden_size": 18,
+  "num_hidden_layers": 1, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "intermediate_size": 11,
+  "vocab_size": 61, "num_local_experts": 3, "intermediate_size_mlp": 13}, "vision_config": {"hidden_size": 8,
+  "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 8, "patch_size": 2,
+  "projector_input_dim": 10, "projector_output_dim": 10, "vision_output_dim": 10}})";
+constexpr const char* kPooled = R"({"model_type": "gemma3", "image_token_index": 7, "mm_tokens_per_image": 4,
+  "text_config": {"model_type": "gemma3_text", "hidden_size": 18, "num_hidden_layers": 2, "num_attention_heads": 3,
+  "num_key_value_heads": 1, "head_dim": 6, "intermediate_size": 11, "vocab_size": 61, "sliding_window": 5,
+  "sliding_window_pattern": 2}, "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 15,
+  "intermediate_size": 11, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 16, "patch_size": 4,
+  "vision_use_head": false}})";
 constexpr const char* kPlain =
     R"({"layers": [{"linear": [6, 10]}, {"linear": [10, 7]}, {"linear": [7, 7]}, {"linear": [7, 5]}]})";
 
@@ -185,6 +196,24 @@ constexpr Shared kShared[] = {
        r.units = Units::layers;
      }},
     {"ddp_images", kImages, small_images},
+    {"fsdp2_images", kImages,
+     [](Recipe& r) {
+       small_images(r);
+       r.fsdp = 2;
+     }},
+    {"fsdp2_images_lora_recomputed", kImages,
+     [](Recipe& r) {
+       small_images(r);
+       lora(r);
+       r.fsdp = 2;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"fsdp2_tiles", kTiles, [](Recipe& r) { r.fsdp = 2; }},
+    {"fsdp2_pooled", kPooled,
+     [](Recipe& r) {
+       r.fsdp = 2;
+       r.attention = Attention::eager;
+     }},
     {"zero2_images", kImages,
      [](Recipe& r) {
        small_images(r);

@@ -40,7 +40,7 @@ export const problemsEn = {
   'reason.convolution_adapter_not_modelled': 'PEFT finds the convolution of the patches by this name, too, whose adapter is not modelled. Write attn.proj for the attention’s output.',
   'reason.image_too_narrow': 'An image more than 200 times as long as wide is refused by this model’s processor.',
   'reason.tower_wants_non_reentrant_checkpointing': 'The layers of Llama 4’s vision tower are called in a way that loses their gradients under reentrant checkpointing. Use full checkpointing.',
-  'reason.image_parallelism_not_modelled': 'Models with images are modelled with DDP and ZeRO 1 and 2, not with FSDP and ZeRO 3; LLaVA with its tower frozen only, as layers behind the chosen features get no gradient.',
+  'reason.image_parallelism_not_modelled': 'Models with images are modelled with DDP, FSDP2 and ZeRO 1 and 2, not with FSDP1 and ZeRO 3; LLaVA with its tower frozen only, as layers behind the chosen features get no gradient.',
   'reason.router_takes_no_adapter': 'PEFT cannot adapt the router of this model, which all-linear asks for. Name the layers, such as o_proj, gate_proj, up_proj and down_proj.',
   'reason.flash_has_no_chunks': 'Flash attention cannot see in chunks, and the sequence is longer than one. Use sdpa or eager attention, or a shorter sequence.',
   'reason.router_cannot_be_quantised': 'transformers 5 takes the weight of this model’s router as it is, which fails where bitsandbytes has quantised it. Use LoRA or full fine-tuning.',

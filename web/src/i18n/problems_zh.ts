@@ -38,7 +38,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.convolution_adapter_not_modelled': 'PEFT 按此名称也会找到图像块的卷积，其适配器没有建模。注意力的输出请写 attn.proj。',
   'reason.image_too_narrow': '图像的长超过宽的 200 倍，此模型的处理器不接受。',
   'reason.tower_wants_non_reentrant_checkpointing': 'Llama 4 视觉塔各层的调用方式使可重入检查点丢失其梯度。请使用 full 检查点。',
-  'reason.image_parallelism_not_modelled': '带图像的模型建模了 DDP 与 ZeRO 1、2，没有 FSDP 与 ZeRO 3；LLaVA 须冻结视觉塔，因为所选特征之后的层没有梯度。',
+  'reason.image_parallelism_not_modelled': '带图像的模型建模了 DDP、FSDP2 与 ZeRO 1、2，没有 FSDP1 与 ZeRO 3；LLaVA 须冻结视觉塔，因为所选特征之后的层没有梯度。',
   'reason.router_takes_no_adapter': 'PEFT 无法为此模型的路由器添加适配器，而 all-linear 包含它。请写出层名，如 o_proj、gate_proj、up_proj、down_proj。',
   'reason.flash_has_no_chunks': 'flash attention 不支持分块注意力，而序列比一块更长。请使用 sdpa 或 eager，或缩短序列。',
   'reason.router_cannot_be_quantised': 'transformers 5 直接使用此模型路由器的权重，被 bitsandbytes 量化后会出错。请使用 LoRA 或全参数微调。',
