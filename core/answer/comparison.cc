@@ -145,6 +145,25 @@ void write_category_rows(JsonWriter& out, const Json& at_peak, const Prediction&
   out.end_object().end_array();
 }
 
+std::optional<Bytes> number_in(const Json* object, const char* key) {
+  const Json* value = object == nullptr ? nullptr : object->find(key);
+  return value == nullptr ? std::nullopt : value->as_unsigned();
+}
+
+// One a rank, where several ran: its allocated peak beside what was predicted for it. A prediction here is of one rank,
+// so the file's own stand beside the measurements.
+void write_rank_rows(JsonWriter& out, const Json* ranks) {
+  if (ranks == nullptr) return;
+  out.key("ranks").begin_array();
+  for (const Json& row : ranks->items()) {
+    const auto rank = number_in(&row, "rank");
+    const auto predicted = number_in(&row, "predicted_allocated_bytes");
+    const auto measured = number_in(row.find("peaks"), "allocated_bytes");
+    if (rank && predicted && measured) write_row(out, std::to_string(*rank), *predicted, *measured);
+  }
+  out.end_array();
+}
+
 Result<Prediction> predict_same_run(const Json& root) {
   const Json* model = root.find("model");
   const Json* config_json = model == nullptr ? nullptr : model->find("config");
@@ -195,6 +214,7 @@ Result<std::string> compare_measured(const Json& measured) {
   write_peak_rows(out, *peaks, p.replay);
   write_phase_rows(out, measured.find("phases"), p);
   write_category_rows(out, *at_peak, p, allocated.value());
+  write_rank_rows(out, measured.find("ranks"));
   copy_member(out, measured, "steps");
   out.key("notes").begin_array().end_array().end_object();
   return out.take();

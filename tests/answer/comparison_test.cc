@@ -125,6 +125,18 @@ TEST_F(Tampered, APhaseThatGrewIsNamed) {
   EXPECT_EQ(difference(comparison, "phases", "step1.forward"), 0);
 }
 
+TEST(Comparison, EveryRankLiesBesideItsOwnPrediction) {
+  const std::string ranks = R"("ranks": [
+      {"rank": 0, "peaks": {"allocated_bytes": 4096}, "predicted_allocated_bytes": 4096},
+      {"rank": 1, "peaks": {"allocated_bytes": 5632}, "predicted_allocated_bytes": 4608},
+      {"rank": 2, "peaks": {}, "predicted_allocated_bytes": 4608}], "not_measured")";
+  const Json comparison = compared(tampered(measured_file(), "\"not_measured\"", "\"not_measured\"", ranks));
+  EXPECT_EQ(at(comparison, "ranks").items().size(), 2u) << "the third was not measured";
+  EXPECT_EQ(difference(comparison, "ranks", "0"), 0);
+  EXPECT_EQ(difference(comparison, "ranks", "1"), 1024);
+  EXPECT_EQ(compared(measured_file()).find("ranks"), nullptr) << "one process";
+}
+
 // Sums of a phase's lines are its row, whatever the file states.
 void expect_lines_sum(const Json& comparison) {
   for (const Json& row : at(comparison, "phases").items()) {

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { drop, loadLedger, message, preset, shared, withPage as sharedPage } from './support.mjs';
+import { axe, drop, loadLedger, message, preset, shared, withPage as sharedPage } from './support.mjs';
 
 const open = shared();
 let measured;
@@ -43,6 +43,29 @@ test('a difference is named, with its share', () => withPage(async (page) => {
   phase.allocated_peak_bytes += 5 * 1024 * 1024;
   await drop(page, 'measured.json', JSON.stringify(more));
   await dropped(page).getByText('Largest difference: backward of step 2, +5.00 MiB').waitFor();
+}));
+
+// Two ranks of one run, the second with more than was predicted for it.
+function ofRanks(file) {
+  const { allocated_bytes: allocated, tensor_bytes, workspace_bytes, reserved_bytes } = file.peaks;
+  const rank = (number, more) => ({ rank: number, peaks: { tensor_bytes, workspace_bytes, allocated_bytes: allocated + more, reserved_bytes }, predicted_allocated_bytes: allocated, events_identical: more === 0 });
+  return { ...file, ranks: [rank(0, 0), rank(1, allocated)] };
+}
+
+test('each rank of a run lies beside its own prediction, in both languages', () => withPage(async (page) => {
+  await drop(page, 'measured.json', JSON.stringify(ofRanks(measured)));
+  const ranks = dropped(page).locator('.ranks tbody tr');
+  await ranks.nth(1).waitFor();
+  assert.match(await ranks.nth(0).innerText(), /rank 0.*none/s);
+  const exact = await ranks.nth(1).locator('td[title]').evaluateAll((cells) => cells.map((cell) => Number(cell.title.replace(/\D/g, ''))));
+  const { allocated_bytes: allocated } = measured.peaks;
+  assert.deepEqual(exact, [allocated, 2 * allocated, allocated]);
+  const widths = await ranks.nth(1).locator('rect').evaluateAll((bars) => bars.map((bar) => bar.getAttribute('width')));
+  assert.deepEqual(widths, ['50', '100'], 'both on one scale');
+  await dropped(page).getByText('Largest difference: rank 1').waitFor();
+  assert.deepEqual(await axe(page), []);
+  await page.getByRole('button', { name: '中文' }).click();
+  await dropped(page).getByText('各 rank 的已分配峰值').waitFor();
 }));
 
 test('several measurements lie side by side, and can be removed', () => withPage(async (page) => {

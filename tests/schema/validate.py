@@ -204,6 +204,9 @@ class Documents(unittest.TestCase):
         measured = json.loads(texts[0])
         self.assertEqual([row["rank"] for row in measured["ranks"]], [0, 1])
         self.assertEqual(measured["peaks"]["allocated_bytes"], max(row["peaks"]["allocated_bytes"] for row in measured["ranks"]))
+        answer = core(["compare " + json.dumps({"measured": measured})])[0]
+        self.valid("comparison", answer["comparison"])
+        self.assertEqual([(row["name"], row["difference_bytes"]) for row in answer["comparison"]["ranks"]], [("0", 0), ("1", 0)])
 
     def test_measured_on_a_gpu(self):
         """Files of a GPU run, however it ends, made by the emulated device."""

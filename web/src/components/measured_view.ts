@@ -1,4 +1,4 @@
-// measured_view.ts - <ml-measured>: predicted beside measured, per phase and per category, the difference named.
+// measured_view.ts - <ml-measured>: predicted beside measured, per phase, per category and per rank, the difference named.
 
 import { css, html, nothing, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
@@ -28,7 +28,13 @@ export class MeasuredView extends LedgerElement {
     th, td { padding-block: 0.3rem; padding-inline-end: 0.5rem; }
     tbody th { white-space: nowrap; }
     details { margin-top: 0.8rem; }
-    @media (max-width: 26rem) { th, td { padding-inline-end: 0.5rem; } table { font-size: 0.8rem; } .right, tbody th { white-space: normal; } }
+    .ranks { grid-column: 1 / -1; }
+    .bars { width: 40%; }
+    thead .bars { border-bottom-color: var(--rule-strong); }
+    .pair { display: block; width: 100%; height: 12px; forced-color-adjust: none; }
+    .predicted { fill: var(--rule-strong); }
+    .measured { fill: var(--accent); }
+    @media (max-width: 26rem) { .bars { width: 20%; } th, td { padding-inline-end: 0.5rem; } table { font-size: 0.8rem; } .right, tbody th { white-space: normal; } }
   `];
 
   @property({ attribute: false }) measured: readonly Measured[] = [];
@@ -52,6 +58,7 @@ export class MeasuredView extends LedgerElement {
         <div>${this.table('measured.phases', comparison.phases, (id) => i18n.phase(id))}</div>
         <div>${this.table('measured.categories', comparison.categories, (id) => i18n.category(id))}</div>
         <div>${this.table('measured.peaks', comparison.peaks, (id) => this.peakName(id))}</div>
+        ${comparison.ranks?.length ? html`<div class="ranks">${this.ranks(comparison.ranks)}</div>` : nothing}
       </div>
     </article>`;
   }
@@ -65,32 +72,46 @@ export class MeasuredView extends LedgerElement {
     return [family, this.i18n.t('model.facts', { params: format.count(params), family: String(comparison.recipe['precision'] ?? '') }), shape].filter((part) => part !== '').join(' · ');
   }
 
+  // A pair of bars a rank, on one scale.
+  private ranks(rows: readonly ComparedRow[]): TemplateResult {
+    const most = Math.max(1, ...rows.flatMap((row) => [row.predicted_bytes ?? 0, row.measured_bytes ?? 0]));
+    return this.table('measured.ranks', rows, (id) => this.rankName(id), (row) => html`<svg class="pair" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">
+      <rect class="predicted" y="1" height="4" width=${(100 * (row.predicted_bytes ?? 0)) / most}></rect>
+      <rect class="measured" y="7" height="4" width=${(100 * (row.measured_bytes ?? 0)) / most}></rect></svg>`);
+  }
+
+  private rankName(id: string): string {
+    return this.i18n.t('measured.rank', { rank: id });
+  }
+
   private peakName(id: string): string {
     return this.i18n.maybe(`figures.${id.replace(/_bytes$/, '')}`, id);
   }
 
   private summary(comparison: Comparison): TemplateResult {
-    const rows = [...comparison.peaks, ...comparison.phases, ...comparison.categories];
+    const ranks = comparison.ranks ?? [];
+    const rows = [...comparison.peaks, ...comparison.phases, ...comparison.categories, ...ranks];
     const worst = largestDifference(rows);
     const status = comparison.status === 'ok' ? nothing : html` ${this.i18n.t('measured.status', { status: comparison.status })}`;
     if (!worst?.difference_bytes) return html`<span class="same">✓ ${this.i18n.t('measured.same')}</span>${status}`;
     const share = this.i18n.format.percent(Math.abs(worst.difference_bytes), worst.measured_bytes ?? 0);
-    const name = comparison.phases.includes(worst) ? this.i18n.phase(worst.name) : comparison.peaks.includes(worst) ? this.peakName(worst.name) : this.i18n.category(worst.name);
+    const name = ranks.includes(worst) ? this.rankName(worst.name) : comparison.phases.includes(worst) ? this.i18n.phase(worst.name) : comparison.peaks.includes(worst) ? this.peakName(worst.name) : this.i18n.category(worst.name);
     return html`${this.i18n.t('measured.differ', { name, difference: this.i18n.format.difference(worst.difference_bytes), share })}${status}`;
   }
 
-  private table(caption: 'measured.phases' | 'measured.categories' | 'measured.peaks', rows: readonly ComparedRow[], nameOf: (id: string) => string): TemplateResult {
+  private table(caption: 'measured.phases' | 'measured.categories' | 'measured.peaks' | 'measured.ranks', rows: readonly ComparedRow[], nameOf: (id: string) => string, chart?: (row: ComparedRow) => TemplateResult): TemplateResult {
     const { i18n } = this;
+    const bars = (row: ComparedRow): TemplateResult | typeof nothing => (chart ? html`<td class="bars">${chart(row)}</td>` : nothing);
     return html`<table>
       <caption>${i18n.t(caption)}</caption>
-      <thead><tr><th scope="col">${i18n.t('measured.name')}</th>
+      <thead><tr><th scope="col">${i18n.t('measured.name')}</th>${chart ? html`<td class="bars"></td>` : nothing}
         ${(['measured.predicted', 'measured.measured', 'measured.difference'] as const).map((key) => html`<th scope="col" class="right">${i18n.t(key)}</th>`)}</tr></thead>
-      <tbody>${rows.map((row) => [this.row(row, nameOf(row.name), ''), ...differing(row).map((line) => this.row(line, i18n.category(line.name), 'line'))])}</tbody>
+      <tbody>${rows.map((row) => [this.row(row, nameOf(row.name), '', bars(row)), ...differing(row).map((line) => this.row(line, i18n.category(line.name), 'line'))])}</tbody>
     </table>`;
   }
 
-  private row(row: ComparedRow, name: string, kind: string): TemplateResult {
-    return html`<tr class=${kind}><th scope="row">${name}</th>${this.amount(row.predicted_bytes)}${this.amount(row.measured_bytes)}${this.difference(row)}</tr>`;
+  private row(row: ComparedRow, name: string, kind: string, bars: TemplateResult | typeof nothing = nothing): TemplateResult {
+    return html`<tr class=${kind}><th scope="row">${name}</th>${bars}${this.amount(row.predicted_bytes)}${this.amount(row.measured_bytes)}${this.difference(row)}</tr>`;
   }
 
   private amount(bytes: number | null): TemplateResult {

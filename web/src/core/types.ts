@@ -191,6 +191,7 @@ export interface Comparison {
   readonly peaks: readonly ComparedRow[];
   readonly phases: readonly ComparedRow[];
   readonly categories: readonly ComparedRow[];
+  readonly ranks?: readonly ComparedRow[]; // where several ran
   readonly notes: readonly (string | { readonly id: string; readonly detail: string })[];
 }
 

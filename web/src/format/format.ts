@@ -15,10 +15,14 @@ const COMPACT = { notation: 'compact', maximumSignificantDigits: 3 } as const;
 // which is as long as all else on the first screen.
 export function digits(value: number, decimals: number, shift = 0): string {
   const size = Math.abs(value);
-  const rounded = size < 1e-6 ? '0' : String(Math.round(Number(`${size}e${decimals + shift}`)));
+  const rounded = size < 1e-6 ? '0' : String(Math.round(decimals + shift > 0 ? Number(`${size}e${decimals + shift}`) : size));
   const all = rounded.padStart(decimals + 1, '0');
-  const whole = all.slice(0, all.length - decimals).replace(/\B(?=(\d{3})+$)/g, ',');
-  return `${value < 0 ? '-' : ''}${whole}${decimals > 0 ? `.${all.slice(-decimals)}` : ''}`;
+  const whole = all.length - decimals;
+  return `${value < 0 ? '-' : ''}${grouped(all, whole)}${decimals > 0 ? `.${all.slice(whole)}` : ''}`;
+}
+
+function grouped(all: string, end: number): string {
+  return end <= 3 ? all.slice(0, end) : `${grouped(all, end - 3)},${all.slice(end - 3, end)}`;
 }
 
 export class Format {

@@ -64,6 +64,8 @@ export const belowEn = {
   'measured.peaks': 'Peaks',
   'measured.phases': 'Allocated peak by phase',
   'measured.categories': 'By category at the peak',
+  'measured.ranks': 'Allocated peak by rank (bars: predicted above, measured below)',
+  'measured.rank': 'rank {rank}',
   'measured.name': 'What',
   'measured.predicted': 'Predicted',
   'measured.measured': 'Measured',

@@ -65,6 +65,8 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'measured.run.plain': '批大小 {batch}',
   'measured.peaks': '峰值',
   'measured.phases': '各阶段的已分配峰值',
+  'measured.ranks': '各 rank 的已分配峰值（横条：上为预测，下为实测）',
+  'measured.rank': 'rank {rank}',
   'measured.categories': '峰值时按类别',
   'measured.name': '项目',
   'measured.predicted': '预测',
