@@ -14,12 +14,16 @@
 namespace ledger {
 namespace {
 
-// A matrix of 8192 and a vector of 128 elements, with gradients.
+// A layer's matrix of 8192 and its vector of 128 elements, with gradients.
 constexpr std::uint64_t kMatrix = 64 * 128, kVector = 128, kAll = kMatrix + kVector;
 
 std::vector<Tensor> with_gradients(Tape& tape, DType dtype) {
-  std::vector<Tensor> parameters = {leaf(tape, shape_of({64, 128}), true, dtype),
-                                    leaf(tape, shape_of({128}), true, dtype)};
+  const auto of_layer = [&](const char* name, const Shape& shape, Parameter::Role role) {
+    return tape.parameter(name, shape, dtype, role, true);
+  };
+  std::vector<Tensor> parameters;
+  parameters.push_back(of_layer("layers.0.weight", shape_of({64, 128}), Parameter::Role::matrix));
+  parameters.push_back(of_layer("layers.0.bias", shape_of({128}), Parameter::Role::bias));
   tape.backward(mean_all(parameters[0] * parameters[1]));
   return parameters;
 }
