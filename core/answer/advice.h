@@ -42,7 +42,7 @@ enum class Unknown : std::uint8_t { batch, seq, gpu };
 struct Solution {
   std::uint64_t value = 0;   // of batch or seq; 0: nothing fits
   const Gpu* gpu = nullptr;  // of gpu
-  bool at_limit = false;     // the key allows no more
+  bool at_limit = false;     // the key allows no more, or more is not traced
   std::optional<Weighed> after;
 };
 Result<Solution> solve(const ModelConfig& config, const Recipe& recipe, Unknown unknown);

@@ -17,7 +17,8 @@ std::uint64_t most_of(const char* key) {
   return 1;
 }
 
-// A number under trial. What overflows 64 bits fits nowhere; any other problem is the recipe's own.
+// A number under trial. What overflows 64 bits fits nowhere, and beyond what is traced nothing is known; any other
+// problem is the recipe's own.
 class Trial {
  public:
   Trial(const ModelConfig& config, const Recipe& recipe, std::uint64_t Recipe::*key)
@@ -27,7 +28,12 @@ class Trial {
     recipe_.*key_ = value;
     const Result<Weighed> weighed = weigh(config_, recipe_);
     if (!weighed.ok()) {
-      if (weighed.problem().code != ProblemCode::overflow) problem_ = weighed.problem();
+      const ProblemCode code = weighed.problem().code;
+      if (code == ProblemCode::too_large_to_trace && best_) {
+        untraced_ = std::min(untraced_, value);
+      } else if (code != ProblemCode::overflow) {
+        problem_ = weighed.problem();
+      }
       return false;
     }
     if (weighed.value().answer != Answer::fits) return false;
@@ -37,6 +43,7 @@ class Trial {
 
   const std::optional<Problem>& problem() const { return problem_; }
   const std::optional<Weighed>& best() const { return best_; }
+  std::uint64_t untraced() const { return untraced_; }  // the least number that is too large to trace
 
  private:
   const ModelConfig& config_;
@@ -44,6 +51,7 @@ class Trial {
   std::uint64_t Recipe::*key_;
   std::optional<Problem> problem_;
   std::optional<Weighed> best_;
+  std::uint64_t untraced_ = ~std::uint64_t{0};
 };
 
 // Doubles from `from` until it no longer fits (or halves the way down from it), then halves the gap: ends with a number
@@ -77,7 +85,7 @@ Result<Solution> largest_number(const ModelConfig& config, const Recipe& recipe,
   const std::uint64_t least = key == &Recipe::seq ? least_sequence(config, recipe) : 1;
   solution.value = largest(trial, recipe.*key, std::min(least, most - 1), most);
   if (trial.problem()) return *trial.problem();
-  solution.at_limit = solution.value == most;
+  solution.at_limit = solution.value == most || solution.value + 1 == trial.untraced();
   if (solution.value != 0) solution.after = trial.best();
   return solution;
 }

@@ -9,6 +9,7 @@
 
 #include "core/api.h"
 #include "tests/answer/json_path.h"
+#include "tests/base/show_problem.h"
 #include "tests/training/runs.h"
 
 namespace ledger {
@@ -141,6 +142,24 @@ TEST(Solver, TheLargestBatchThatTheKeyAllowsIsSaidToBeThat) {
   const Solution solution = solve(plain_stack({{2, 2, false}}), recipe_of({}), Unknown::batch).value();
   EXPECT_EQ(solution.value, 65536u);
   EXPECT_TRUE(solution.at_limit);
+}
+
+// Qwen2.5-VL attends to windows one by one: the events of a step grow with the batch.
+TEST(Solver, TheLargestThatIsTracedIsSaidToBeThat) {
+  const ModelConfig config = read_model_config(R"({"model_type":"qwen2_5_vl","image_token_id":7,
+      "text_config":{"hidden_size":32,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+      "intermediate_size":48,"vocab_size":61,"rope_scaling":{"type":"mrope","mrope_section":[2,1,1]}},
+      "vision_config":{"hidden_size":16,"depth":64,"num_heads":2,"intermediate_size":24,"out_hidden_size":32,
+      "window_size":56,"fullatt_block_indexes":[2]}})")
+                                 .value();
+  Recipe recipe = recipe_of({{"seq", "64"}, {"batch", "200"}, {"image_height", "112"}, {"image_width", "112"}});
+  const Solution solution = solve(config, recipe, Unknown::batch).value();
+  EXPECT_TRUE(solution.at_limit);
+  ASSERT_TRUE(solution.after);
+  recipe.batch = solution.value;
+  EXPECT_EQ(outcome(predict_run(config, recipe)), "ok");
+  recipe.batch = solution.value + 1;
+  EXPECT_EQ(code_of(predict_run(config, recipe)), "too_large_to_trace");
 }
 
 TEST(Solver, EverySmallerCardIsTooSmall) {

@@ -28,7 +28,7 @@ export interface Changes {
 export interface Solution {
   readonly about: 'batch' | 'seq' | 'gpu';
   readonly value: number | string | null; // null: nothing fits
-  readonly at_limit: boolean; // the key allows no more
+  readonly at_limit: boolean; // the key allows no more, or more is not traced
   readonly after: Weighed | null;
 }
 
