@@ -46,12 +46,18 @@ Count llama4_tower(Fields& v) {
                  times(f, in), times(in, out)});
 }
 
+// Keys one by one: a report lists them in the order in which they were read, which in a call is the compiler's.
+Count pixels_of_a_patch(Fields& v, Count side) {
+  const Count channels = size(v, "in_channels", kMaxImageSide);
+  const Count frames = size(v, "temporal_patch_size", 64);
+  return times(channels, times(frames, squared(side)));
+}
+
 // transformers models/qwen2_vl/modeling_qwen2_vl.py, with the merger that ends in the text's width.
 Count qwen2_vl_tower(Fields& v) {
   const Count e = size(v, "embed_dim"), out = size(v, "hidden_size"), patch = size(v, "patch_size", kMaxImageSide);
   const Count merged = times(e, squared(size(v, "spatial_merge_size", kMaxImageSide)));
-  const Count pixels =
-      times(size(v, "in_channels", kMaxImageSide), times(size(v, "temporal_patch_size", 64), squared(patch)));
+  const Count pixels = pixels_of_a_patch(v, patch);
   const Count ffn = times(e, size(v, "mlp_ratio", 64));
   return sum_of({times(pixels, e), times(size(v, "num_hidden_layers", kMaxLayers), encoder_layer(e, ffn)),
                  layer_norm(e), linear(merged, merged), linear(merged, out)});
@@ -63,8 +69,7 @@ Count qwen2_5_vl_tower(Fields& v) {
               patch = size(v, "patch_size", kMaxImageSide);
   const Count f = size(v, "intermediate_size", kMaxIntermediateSize);
   const Count merged = times(e, squared(size(v, "spatial_merge_size", kMaxImageSide)));
-  const Count pixels =
-      times(size(v, "in_channels", kMaxImageSide), times(size(v, "temporal_patch_size", 64), squared(patch)));
+  const Count pixels = pixels_of_a_patch(v, patch);
   const Count block = sum_of({times(3, linear(e, e)), linear(e, e), times(2, linear(e, f)), linear(f, e), times(2, e)});
   return sum_of({times(pixels, e), times(size(v, "num_hidden_layers", kMaxLayers), block), e, linear(merged, merged),
                  linear(merged, out)});
