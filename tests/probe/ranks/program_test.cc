@@ -62,7 +62,11 @@ class RanksOfTheProgram : public InAFolder {
         world, [&](std::uint64_t) { return arguments; }, [](std::uint64_t) { return ""; });
   }
 
-  Json file(const std::string& name) const { return parse_json(contents(folder / name)).value(); }
+  Json file(const std::string& name) const {
+    Result<Json> read = parse_json(contents(folder / name));
+    EXPECT_TRUE(read.ok()) << name << " was not written, or not whole";
+    return read.ok() ? std::move(read.value()) : Json();
+  }
 };
 
 std::size_t lines_that_begin_with(const std::string& text, const std::string& word) {
