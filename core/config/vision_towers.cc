@@ -75,6 +75,17 @@ Count qwen2_5_vl_tower(Fields& v) {
                  linear(merged, out)});
 }
 
+// What every encoder of images of one size has.
+void read_sizes(Fields& v, VisionConfig& config) {
+  config.hidden_size = size(v, "hidden_size");
+  config.intermediate_size = size(v, "intermediate_size", kMaxIntermediateSize);
+  config.layers = size(v, "num_hidden_layers", kMaxLayers);
+  config.heads = size(v, "num_attention_heads", kMaxHeads);
+  config.image_size = size(v, "image_size", kMaxImageSide);
+  config.patch_size = size(v, "patch_size", kMaxImageSide);
+  config.channels = size(v, "num_channels", kMaxImageSide);
+}
+
 bool takes_activation(Fields& v, VisionConfig& config) {
   std::string name;
   v.text("hidden_activation", name);
@@ -86,13 +97,7 @@ bool takes_activation(Fields& v, VisionConfig& config) {
 }  // namespace
 
 bool read_image_encoder(Fields& v, VisionConfig& config) {
-  config.hidden_size = size(v, "hidden_size");
-  config.intermediate_size = size(v, "intermediate_size", kMaxIntermediateSize);
-  config.layers = size(v, "num_hidden_layers", kMaxLayers);
-  config.heads = size(v, "num_attention_heads", kMaxHeads);
-  config.image_size = size(v, "image_size", kMaxImageSide);
-  config.patch_size = size(v, "patch_size", kMaxImageSide);
-  config.channels = size(v, "num_channels", kMaxImageSide);
+  read_sizes(v, config);
   v.flag("qkv_bias", config.qkv_bias);
   v.real("rms_norm_eps", 0, 1, config.norm_eps);
   v.real("hidden_dropout_prob", 0, 1, config.hidden_dropout);
@@ -151,13 +156,7 @@ bool read_qwen2_5_vl_tower(Fields& v, VisionConfig& config) {
 
 // Its MLPs run GELU whatever hidden_act says.
 bool read_llama4_tower(Fields& v, VisionConfig& config) {
-  config.hidden_size = size(v, "hidden_size");
-  config.intermediate_size = size(v, "intermediate_size", kMaxIntermediateSize);
-  config.layers = size(v, "num_hidden_layers", kMaxLayers);
-  config.heads = size(v, "num_attention_heads", kMaxHeads);
-  config.image_size = size(v, "image_size", kMaxImageSide);
-  config.patch_size = size(v, "patch_size", kMaxImageSide);
-  config.channels = size(v, "num_channels", kMaxImageSide);
+  read_sizes(v, config);
   config.adapter_in = size(v, "projector_input_dim");
   config.adapter_out = size(v, "projector_output_dim");
   config.out_width = size(v, "vision_output_dim");

@@ -215,11 +215,7 @@ Tensor Bert::head(const Tensor& sequence) const {
 }
 
 Tensor Bert::forward(const Tensor& ids) {
-  if (options_.units == nullptr) return forward_with_loss(ids);
-  options_.units->before_forward(kRootUnit, Tensor());
-  Tensor loss = forward_with_loss(ids);
-  options_.units->after_forward(kRootUnit, loss);
-  return loss;
+  return as_root(options_.units, [&] { return forward_with_loss(ids); });
 }
 
 // CrossEntropyLoss of the scores as they are: no copy in fp32, no shift.

@@ -162,12 +162,11 @@ Tensor ImageText::joined(const Tensor& embeds, const Tensor& features, const Ten
 
 // fully_shard's root casts the pixels, too, and keeps them until the whole pass is over.
 Tensor ImageText::forward(const Tensor& ids) {
-  if (options_.units == nullptr) return forward_with_loss(ids, pixels_);
-  options_.units->before_forward(kRootUnit, Tensor());
-  const Tensor seen = to(pixels_, tower_.pixel_dtype());
-  Tensor loss = forward_with_loss(ids, seen);
-  options_.units->after_forward(kRootUnit, loss);
-  return loss;
+  Tensor seen = pixels_;
+  return as_root(options_.units, [&] {
+    if (options_.units != nullptr) seen = to(pixels_, tower_.pixel_dtype());
+    return forward_with_loss(ids, seen);
+  });
 }
 
 Tensor ImageText::forward_with_loss(const Tensor& ids, const Tensor& pixels) {

@@ -278,11 +278,7 @@ Tensor Llama::full_logits_loss(const Tensor& hidden, const Tensor& ids) {
 }
 
 Tensor Llama::forward(const Tensor& ids) {
-  if (options_.units == nullptr) return forward_with_loss(ids);
-  options_.units->before_forward(kRootUnit, Tensor());
-  Tensor loss = forward_with_loss(ids);
-  options_.units->after_forward(kRootUnit, loss);
-  return loss;
+  return as_root(options_.units, [&] { return forward_with_loss(ids); });
 }
 
 Tensor Llama::forward_with_loss(const Tensor& ids) {

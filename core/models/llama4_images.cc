@@ -49,11 +49,7 @@ Tensor Llama4Images::decode(const Tensor& inputs_embeds, const Tensor& ids) {
 }
 
 Tensor Llama4Images::forward(const Tensor& ids) {
-  if (options_.units == nullptr) return forward_with_loss(ids);
-  options_.units->before_forward(kRootUnit, Tensor());
-  Tensor loss = forward_with_loss(ids);
-  options_.units->after_forward(kRootUnit, loss);
-  return loss;
+  return as_root(options_.units, [&] { return forward_with_loss(ids); });
 }
 
 // One function in Python, too: its names live until the loss is there, image_features as long as the outputs.

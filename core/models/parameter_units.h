@@ -33,4 +33,14 @@ class ParameterUnits {
   virtual void after_forward(UnitId unit, const Tensor& output) = 0;
 };
 
+// The model's own forward pass, with its loss: the root unit's, where there are units.
+template <class Forward>
+Tensor as_root(ParameterUnits* units, const Forward& forward) {
+  if (units == nullptr) return forward();
+  units->before_forward(kRootUnit, Tensor());
+  Tensor loss = forward();
+  units->after_forward(kRootUnit, loss);
+  return loss;
+}
+
 }  // namespace ledger

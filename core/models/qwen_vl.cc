@@ -61,12 +61,11 @@ Tensor QwenVl::image_features(const Tensor& pixels) const {
 
 // fully_shard's root casts the pixels, too, and keeps them until the whole pass is over.
 Tensor QwenVl::forward(const Tensor& ids) {
-  if (options_.units == nullptr) return forward_with_loss(ids, pixels_);
-  options_.units->before_forward(kRootUnit, Tensor());
-  const Tensor seen = to(pixels_, visual_.pixel_dtype());
-  Tensor loss = forward_with_loss(ids, seen);
-  options_.units->after_forward(kRootUnit, loss);
-  return loss;
+  Tensor seen = pixels_;
+  return as_root(options_.units, [&] {
+    if (options_.units != nullptr) seen = to(pixels_, visual_.pixel_dtype());
+    return forward_with_loss(ids, seen);
+  });
 }
 
 Tensor QwenVl::forward_with_loss(const Tensor& ids, const Tensor& pixels) {

@@ -53,12 +53,11 @@ Tensor Vit::encode(const Tensor& pixels) {
 }
 
 Tensor Vit::forward(const Tensor& pixels) {
-  if (options_.units == nullptr) return forward_with_loss(pixels);
-  options_.units->before_forward(kRootUnit, Tensor());
-  const Tensor seen = to(pixels, encoder_.pixel_dtype());  // fully_shard's root casts what it is called with
-  Tensor loss = forward_with_loss(seen);
-  options_.units->after_forward(kRootUnit, loss);
-  return loss;
+  Tensor seen = pixels;
+  return as_root(options_.units, [&] {  // fully_shard's root casts what it is called with
+    if (options_.units != nullptr) seen = to(pixels, encoder_.pixel_dtype());
+    return forward_with_loss(seen);
+  });
 }
 
 Tensor Vit::forward_with_loss(const Tensor& pixels) {

@@ -1,6 +1,7 @@
 // image.cc - patches, pooling, and rows that stand for images. The formulas are math/images.h's.
 #include "probe/device/kernels.h"
 #include "probe/device/memory.h"
+#include "probe/host/pieces.h"
 #include "probe/math/images.h"
 
 namespace ledger::LEDGER_DEVICE {
@@ -115,26 +116,20 @@ namespace {
 // Attention of each piece of a sequence by itself; all operands have it as their third dimension.
 void by_pieces(Call& call, std::size_t inputs, std::size_t outputs, void (*attend)(Call&)) {
   constexpr Attr kBothWays{0, {0, 1}};
-  const std::uint64_t sequence = call.in[0].sizes[2];
-  WindowGrid::of(call.attr).for_each_piece(sequence, [&](std::uint64_t first, std::uint64_t count) {
-    std::array<Operand, 6> in;
-    std::array<Operand, 3> out;
-    for (std::size_t i = 0; i < inputs; ++i)
-      in[i] = host::part_of(call.in[i], 2, first, count);
-    for (std::size_t i = 0; i < outputs; ++i)
-      out[i] = host::part_of(call.out[i], 2, first, count);
-    Call piece{.in = std::span(in).first(inputs),
-               .out = std::span(out).first(outputs),
-               .attr = kBothWays,
-               .trace = call.trace,
-               .seed = call.seed,
-               .run = call.run,
-               .forward_pass = call.forward_pass,
-               .services = call.services,
-               .seat = call.seat};
-    attend(piece);
-    if (piece.error != nullptr) call.error = piece.error;
-  });
+  host::for_each_piece(call.in.first(inputs), call.out.first(outputs), WindowGrid::of(call.attr),
+                       [&](auto in, auto out) {
+                         Call piece{.in = in,
+                                    .out = out,
+                                    .attr = kBothWays,
+                                    .trace = call.trace,
+                                    .seed = call.seed,
+                                    .run = call.run,
+                                    .forward_pass = call.forward_pass,
+                                    .services = call.services,
+                                    .seat = call.seat};
+                         attend(piece);
+                         if (piece.error != nullptr) call.error = piece.error;
+                       });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // kernels_image.cc - patches, pooling, and rows that stand for images. The formulas are math/images.h's.
 #include "probe/host/kernels.h"
+#include "probe/host/pieces.h"
 #include "probe/host/strided_loop.h"
 #include "probe/math/images.h"
 
@@ -118,16 +119,9 @@ namespace {
 // Attention of each piece of a sequence by itself; all operands have it as their third dimension.
 void by_pieces(KernelCall& call, std::size_t inputs, std::size_t outputs, KernelFn attend) {
   constexpr Attr kBothWays{0, {0, 1}};
-  const std::uint64_t sequence = call.in[0].sizes[2];
-  WindowGrid::of(call.attr).for_each_piece(sequence, [&](std::uint64_t first, std::uint64_t count) {
-    std::array<HostView, 6> in;
-    std::array<HostView, 3> out;
-    for (std::size_t i = 0; i < inputs; ++i)
-      in[i] = part_of(call.in[i], 2, first, count);
-    for (std::size_t i = 0; i < outputs; ++i)
-      out[i] = part_of(call.out[i], 2, first, count);
-    KernelCall piece{.in = std::span(in).first(inputs),
-                     .out = std::span(out).first(outputs),
+  for_each_piece(call.in.first(inputs), call.out.first(outputs), WindowGrid::of(call.attr), [&](auto in, auto out) {
+    KernelCall piece{.in = in,
+                     .out = out,
                      .attr = kBothWays,
                      .trace = call.trace,
                      .seed = call.seed,
