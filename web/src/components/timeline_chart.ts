@@ -3,7 +3,6 @@
 import { css, nothing, svg, type SVGTemplateResult } from 'lit';
 import { guard } from 'lit/directives/guard.js';
 import { scaleLinear, type ScaleLinear } from 'd3-scale';
-import { area, curveStepAfter, line, stack } from 'd3-shape';
 import type { Drawn, Point } from '../core/types.js';
 import { GIB, MIB } from '../format/format.js';
 import { peakPoint, phaseSpans, type Span } from '../format/moments.js';
@@ -90,19 +89,48 @@ function axis(frame: ChartFrame): SVGTemplateResult {
     <text class="phase" x="0" y=${frame.top - 8}>${frame.unit.name}</text>`;
 }
 
+// Each band reaches down to the axis and is covered by those below it, so that an edge between two bands is written once.
 function bands(report: Drawn, frame: ChartFrame, i18n: I18n): SVGTemplateResult[] {
   const { categories } = report.timeline;
   const points = withEnd(report);
-  const used = categories.map((_, i) => i).filter((i) => points.some((point) => (point.categories[i] ?? 0) > 0));
-  const layers = stack<unknown, Point, number>().keys(used).value((point, i) => point.categories[i] ?? 0)(points);
   const x = points.map((point) => frame.x(point.event));
-  return layers.map((layer, at) => {
-    const name = categories[used[at] ?? 0] ?? '';
-    const cells = withoutRepeats(layer.map((cell, i): Cell => ({ x: x[i] ?? 0, floor: frame.y(cell[0]), ceiling: frame.y(cell[1]) })));
-    const shape = area<Cell>().curve(curveStepAfter).digits(1).x((cell) => cell.x).y0((cell) => cell.floor).y1((cell) => cell.ceiling);
-    return svg`<path class="band c-${name}" d=${shape(cells) ?? ''}></path>${bandLabel(cells, i18n.category(name))}`;
+  const below = points.map(() => 0);
+  const drawn = categories.flatMap((name, column) => {
+    if (!points.some((point) => (point.categories[column] ?? 0) > 0)) return [];
+    const cells = points.map((point, i): Cell => {
+      const floor = below[i] ?? 0;
+      const ceiling = floor + (point.categories[column] ?? 0);
+      below[i] = ceiling;
+      return { x: x[i] ?? 0, floor: frame.y(floor), ceiling: frame.y(ceiling) };
+    });
+    return [{ name, cells }];
   });
+  return [
+    ...[...drawn].reverse().map(({ name, cells }) => svg`<path class="band c-${name}" d=${bandPath(cells, frame.bottom)}></path>`),
+    ...drawn.map(({ name, cells }) => bandLabel(withoutRepeats(cells), i18n.category(name))),
+  ];
 }
+
+function bandPath(cells: readonly Cell[], bottom: number): string {
+  const first = cells[0];
+  return first ? `M${tenth(first.x)},${bottom}V${stepPath(cells.map(({ x, ceiling }) => [x, ceiling]))}V${bottom}Z` : '';
+}
+
+// A curve of steps, "Y H X V Y H X ...", to be begun with M or V: a value holds until the next, and what only holds on is not written.
+function stepPath(points: readonly (readonly [x: number, y: number])[]): string {
+  let path = '';
+  let last: number | undefined;
+  for (const [at, [x, y]] of points.entries()) {
+    const height = tenth(y);
+    if (last === undefined) path = `${height}`;
+    else if (height !== last) path += `H${tenth(x)}V${height}`;
+    else if (at === points.length - 1) path += `H${tenth(x)}`;
+    last = height;
+  }
+  return path;
+}
+
+const tenth = (pixels: number): number => Math.round(pixels * 10) / 10;
 
 // The last point holds to the end of the run.
 function withEnd(report: Drawn): Point[] {
@@ -146,9 +174,10 @@ function bandLabel(cells: readonly Cell[], name: string): SVGTemplateResult {
 }
 
 function curves(report: Drawn, frame: ChartFrame): SVGTemplateResult {
-  const curve = (of: (point: Point) => number): string =>
-    line<Point>().curve(curveStepAfter).digits(1).x((point) => frame.x(point.event)).y((point) => frame.y(of(point)))(withEnd(report)) ?? '';
-  return svg`<path class="reserved" d=${curve((point) => point.reserved_bytes)}></path>`;
+  const points = withEnd(report);
+  if (points.length === 0) return svg``;
+  const reserved = stepPath(points.map((point) => [frame.x(point.event), frame.y(point.reserved_bytes)]));
+  return svg`<path class="reserved" d="M${tenth(frame.x(points[0]?.event ?? 0))},${reserved}"></path>`;
 }
 
 function phases(spans: readonly Span[], frame: ChartFrame, i18n: I18n): SVGTemplateResult[] {
