@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/answer/compared_timeline.h"
 #include "core/answer/prediction.h"
 #include "core/answer/report.h"
 
@@ -215,6 +216,7 @@ Result<std::string> compare_measured(const Json& measured) {
   write_phase_rows(out, measured.find("phases"), p);
   write_category_rows(out, *at_peak, p, allocated.value());
   write_rank_rows(out, measured.find("ranks"));
+  if (auto problem = write_compared_timeline(out, measured.find("timeline"), p)) return *problem;
   copy_member(out, measured, "steps");
   out.key("notes").begin_array().end_array().end_object();
   return out.take();

@@ -137,6 +137,83 @@ TEST(Comparison, EveryRankLiesBesideItsOwnPrediction) {
   EXPECT_EQ(compared(measured_file()).find("ranks"), nullptr) << "one process";
 }
 
+// `measured` with another timeline.
+std::string with_timeline(const std::string& measured, const std::string& timeline) {
+  return tampered(measured, "{", "\"timeline\":", "\"timeline\":" + timeline + ",\"own_timeline\":");
+}
+
+TEST(ComparedTimeline, ARunOfTheSameTraceLiesAtItsOwnEvents) {
+  const Json document = parsed(measured_file());
+  const Json comparison = compared(measured_file());
+  const std::vector<Json>& points = at(document, "timeline.points").items();
+  ASSERT_GT(points.size(), 10u);
+  ASSERT_EQ(at(comparison, "measured_points").items().size(), points.size());
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Json& laid = at(comparison, "measured_points").items()[i];
+    for (const char* key : {"event", "allocated_bytes", "reserved_bytes"})
+      EXPECT_EQ(number(laid, key), number(points[i], key)) << key << " of point " << i;
+  }
+  EXPECT_EQ(at(comparison, "timeline.points").items().size(), points.size()) << "the prediction's own";
+}
+
+// Twice as many events in each phase, as of a framework that counts otherwise: half into a phase stays half into it.
+TEST(ComparedTimeline, OtherEventsAreLaidPhaseByPhase) {
+  const Json document = parsed(measured_file());
+  std::string phases;
+  for (const Json& phase : at(document, "timeline.phases").items()) {
+    phases += (phases.empty() ? "" : ",") + std::string(R"({"name":")") + text(phase, "name") + R"(","event":)" +
+              std::to_string(2 * number(phase, "event") + 100) + "}";
+  }
+  const std::uint64_t from = number(document, "timeline.phases.1.event"),
+                      to = number(document, "timeline.phases.2.event");
+  const auto point = [](std::uint64_t event) {
+    return R"({"event":)" + std::to_string(event) + R"(,"allocated_bytes":7,"reserved_bytes":9})";
+  };
+  const std::string timeline = R"({"events":)" + std::to_string(2 * number(document, "timeline.events") + 100) +
+                               R"(,"phases":[)" + phases + R"(],"points":[)" + point(99) + "," + point(2 * from + 100) +
+                               "," + point(from + to + 100) + "]}";
+  const Json comparison = compared(with_timeline(measured_file(), timeline));
+  ASSERT_EQ(at(comparison, "measured_points").items().size(), 2u) << "what came before the first phase is nowhere";
+  EXPECT_EQ(number(comparison, "measured_points.0.event"), from);
+  EXPECT_EQ(number(comparison, "measured_points.1.event"), from + (to - from) / 2);
+  EXPECT_EQ(number(comparison, "measured_points.1.allocated_bytes"), 7u);
+}
+
+// A run that ended in the first forward pass: as many events as planned, fewer phases.
+TEST(ComparedTimeline, ARunThatEndedEarlyIsLaidUpToItsEnd) {
+  const Json document = parsed(measured_file());
+  const std::uint64_t start = number(document, "timeline.phases.1.event");
+  const std::string begin = R"({"events":)" + std::to_string(number(document, "timeline.events")) +
+                            R"(,"phases":[{"name":")" + text(document, "timeline.phases.0.name") + R"(","event":)" +
+                            std::to_string(number(document, "timeline.phases.0.event")) +
+                            R"(},{"name":"step1.forward","event":)" + std::to_string(start) + R"(}],"points":[)";
+  const std::string points =
+      R"({"event":)" + std::to_string(start + 5) + R"(,"allocated_bytes":512,"reserved_bytes":2097152}]})";
+  const Json comparison = compared(with_timeline(measured_file(), begin + points));
+  EXPECT_EQ(number(comparison, "measured_points.0.event"), start + 5);
+}
+
+TEST(ComparedTimeline, WithoutPhasesNothingIsLaidAnywhere) {
+  const Json comparison =
+      compared(with_timeline(measured_file(), R"({"events":3,"points":[{"event":1,"allocated_bytes":1}]})"));
+  EXPECT_EQ(comparison.find("timeline"), nullptr);
+  EXPECT_EQ(comparison.find("measured_points"), nullptr);
+}
+
+TEST(ComparedTimeline, WhatIsNoNumberIsRefusedWithItsPlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"events":-1,"phases":[],"points":[]})",
+       "wrong_type where=timeline.events read=-1 expected=integer nearest="},
+      {R"({"events":4294967296,"phases":[],"points":[]})",
+       "wrong_type where=timeline.events read=4294967296 expected=integer nearest="},
+      {R"({"events":1,"phases":[],"points":4})", "wrong_type where=timeline.points read=4 expected=array nearest="},
+      {R"({"events":1,"phases":[],"points":[{"event":0}]})",
+       "wrong_type where=timeline.points read={\"event\":0} expected=integer nearest="},
+  };
+  for (const auto& [timeline, problem] : cases)
+    EXPECT_EQ(outcome(compare_measured(parsed(with_timeline(measured_file(), timeline)))), problem);
+}
+
 // Sums of a phase's lines are its row, whatever the file states.
 void expect_lines_sum(const Json& comparison) {
   for (const Json& row : at(comparison, "phases").items()) {

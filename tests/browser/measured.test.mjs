@@ -15,10 +15,10 @@ async function measurement() {
   const ledger = await loadLedger();
   const request = { config: preset('course-8x-linear-2048'), recipe: { precision: 'fp32', batch: 32 } };
   const { report } = JSON.parse(ledger.predict(JSON.stringify(request)));
-  const { model, recipe, peaks, phases, at_peak } = report;
+  const { model, recipe, peaks, phases, at_peak, timeline } = report;
   return {
     schema_version: '1.0', kind: 'measured', tool: { name: 'probe', version: '0.0.0', backend: 'host' }, status: 'ok',
-    environment: { device: 'host', gpu: null, os: 'linux' }, model, recipe, options: { steps: 2, memory_limit_bytes: null }, peaks, phases, at_peak, steps: [], error: null,
+    environment: { device: 'host', gpu: null, os: 'linux' }, model, recipe, options: { steps: 2, memory_limit_bytes: null }, peaks, phases, at_peak, timeline, steps: [], error: null,
   };
 }
 
@@ -43,6 +43,37 @@ test('a difference is named, with its share', () => withPage(async (page) => {
   phase.allocated_peak_bytes += 5 * 1024 * 1024;
   await drop(page, 'measured.json', JSON.stringify(more));
   await dropped(page).getByText('Largest difference: backward of step 2, +5.00 MiB').waitFor();
+}));
+
+test('what a run had allocated is a line over the predicted areas, and is read out beside them', () => withPage(async (page) => {
+  const more = structuredClone(measured);
+  const { points, phases } = more.timeline;
+  const backward = phases.find((phase) => phase.name === 'step2.backward').event;
+  const at = points.findLastIndex((point) => point.event <= backward);
+  const predicted = points[at].allocated_bytes;
+  points[at].allocated_bytes += 7 * 2 ** 30;
+  await drop(page, 'measured.json', JSON.stringify(more));
+  const chart = dropped(page).locator('ml-timeline .chart');
+  await chart.focus();
+  await page.keyboard.press('Home');
+  const start = await chart.getAttribute('aria-valuetext');
+  assert.match(start, /Allocated: 0 B predicted, 0 B measured\.$/);
+  while (!(await chart.getAttribute('aria-valuetext')).includes('backward of step 2')) await page.keyboard.press('PageDown');
+  const shown = await chart.getAttribute('aria-valuetext');
+  const gib = (bytes) => (bytes / 2 ** 30).toFixed(2);
+  assert.match(shown, new RegExp(`${(predicted / 2 ** 20).toFixed(2)} MiB predicted, ${gib(predicted + 7 * 2 ** 30)} GiB measured`));
+  // What was measured at this one moment reaches far above all that was predicted, and the axis makes room for it.
+  const [line, reserved] = await Promise.all(['path.measured', 'path.reserved'].map((path) => chart.locator(path).evaluate((element) => element.getBBox().y)));
+  assert.ok(line < reserved && line >= 0, `${line} ${reserved}`);
+  assert.match(await dropped(page).innerText(), /Over time: areas predicted, the line measured/);
+  assert.deepEqual(await axe(page), []);
+}));
+
+test('a file without a timeline shows its tables alone', () => withPage(async (page) => {
+  const { timeline, ...without } = measured;
+  await drop(page, 'measured.json', JSON.stringify(without));
+  await dropped(page).getByText('agree to the byte').waitFor();
+  assert.equal(await dropped(page).locator('ml-timeline').count(), 0);
 }));
 
 // Two ranks of one run, the second with more than was predicted for it.

@@ -13,7 +13,7 @@ export async function loadParts(folder, names) {
   const { default: createLedger } = await import(pathToFileURL(join(folder, 'ledger.js')).href);
   return createLedger({
     instantiateWasm(imports, done) {
-      const instance = new WebAssembly.Instance(first, { ...imports, placeholder });
+      const instance = new WebAssembly.Instance(first, { ...imports, placeholder, 'placeholder.deferred': placeholder });
       for (const other of others) new WebAssembly.Instance(other, { primary: instance.exports });
       done(instance, first);
       return instance.exports;

@@ -2,7 +2,7 @@
 
 import { css, html, nothing, type TemplateResult } from 'lit';
 import { customElement, property } from 'lit/decorators.js';
-import type { ComparedRow, Comparison } from '../core/types.js';
+import type { ComparedRow, Comparison, Drawn } from '../core/types.js';
 import { base, controls, tables } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
 
@@ -28,7 +28,9 @@ export class MeasuredView extends LedgerElement {
     th, td { padding-block: 0.3rem; padding-inline-end: 0.5rem; }
     tbody th { white-space: nowrap; }
     details { margin-top: 0.8rem; }
-    .ranks { grid-column: 1 / -1; }
+    .ranks, figure { grid-column: 1 / -1; }
+    figure { margin: 0; min-width: 0; }
+    figcaption { font-weight: 600; font-size: 0.9rem; padding-bottom: 0.5rem; }
     .bars { width: 40%; }
     thead .bars { border-bottom-color: var(--rule-strong); }
     .pair { display: block; width: 100%; height: 12px; forced-color-adjust: none; }
@@ -47,6 +49,7 @@ export class MeasuredView extends LedgerElement {
     const { i18n } = this;
     const gpu = comparison.environment?.['gpu']; // PyTorch's hook gives a name, the probe what it knows of the GPU
     const card = gpu !== null && typeof gpu === 'object' ? (gpu as { name?: unknown }).name : gpu;
+    const timeline = drawn(comparison);
     const device = String(card ?? comparison.environment?.['device'] ?? '…');
     return html`<article>
       <header>
@@ -58,6 +61,8 @@ export class MeasuredView extends LedgerElement {
         <div>${this.table('measured.phases', comparison.phases, (id) => i18n.phase(id))}</div>
         <div>${this.table('measured.categories', comparison.categories, (id) => i18n.category(id))}</div>
         <div>${this.table('measured.peaks', comparison.peaks, (id) => this.peakName(id))}</div>
+        ${timeline ? html`<figure><figcaption>${i18n.t('measured.timeline')}</figcaption>
+          <ml-timeline .i18n=${i18n} .report=${timeline}></ml-timeline></figure>` : nothing}
         ${comparison.ranks?.length ? html`<div class="ranks">${this.ranks(comparison.ranks)}</div>` : nothing}
       </div>
     </article>`;
@@ -124,6 +129,24 @@ export class MeasuredView extends LedgerElement {
     if (bytes === 0) return html`<td class="right soft">${this.i18n.t('measured.equal')}</td>`;
     return html`<td class="right differs" title=${this.i18n.format.exact(bytes)}>${this.i18n.format.difference(bytes)}</td>`;
   }
+}
+
+// The prediction's timeline with the measured one over it; phases stand in a table of their own.
+// One object a comparison, so that the cursor stays where it is when the page is drawn anew.
+function drawn(comparison: Comparison): Drawn | undefined {
+  if (!drawings.has(comparison)) drawings.set(comparison, laidOver(comparison));
+  return drawings.get(comparison);
+}
+const drawings = new WeakMap<Comparison, Drawn | undefined>();
+
+function laidOver(comparison: Comparison): Drawn | undefined {
+  const { timeline, measured_points: measured, peaks } = comparison;
+  if (!timeline || !measured || measured.length === 0) return undefined;
+  const predicted = (name: string): number => peaks.find((row) => row.name === name)?.predicted_bytes ?? 0;
+  return {
+    timeline, measured, phases: [], verdict: { usable_bytes: Infinity },
+    peaks: { tensor_bytes: predicted('tensor_bytes'), workspace_bytes: predicted('workspace_bytes'), reserved_bytes: predicted('reserved_bytes') },
+  };
 }
 
 // The lines on which a row's difference stands.

@@ -3,7 +3,7 @@
 import { css, nothing, svg, type SVGTemplateResult } from 'lit';
 import { guard } from 'lit/directives/guard.js';
 import { scaleLinear, type ScaleLinear } from 'd3-scale';
-import type { Drawn, Point } from '../core/types.js';
+import type { Drawn, MeasuredPoint, Point } from '../core/types.js';
 import { GIB, MIB } from '../format/format.js';
 import { peakPoint, phaseSpans, type Span } from '../format/moments.js';
 import { splitPhase, type I18n } from '../i18n/i18n.js';
@@ -27,7 +27,8 @@ const LABEL_HEIGHT = 15;
 
 export function chartFrame(report: Drawn, width: number, units: Units): ChartFrame {
   const height = Math.round(Math.min(Math.max(width * 0.42, 230), 360));
-  const most = Math.max(report.peaks.reserved_bytes, report.peaks.tensor_bytes + report.peaks.workspace_bytes, 1);
+  const measured = (report.measured ?? []).reduce((most, point) => Math.max(most, point.allocated_bytes), 0);
+  const most = Math.max(report.peaks.reserved_bytes, report.peaks.tensor_bytes + report.peaks.workspace_bytes, measured, 1);
   const usable = report.verdict.usable_bytes;
   const top = usable < most * 1.6 ? Math.max(most, usable) * 1.04 : most * 1.08;
   const unit = axisUnit(top, units);
@@ -51,6 +52,8 @@ export const chartStyles = css`
   .band { stroke: var(--paper); stroke-width: 0.5; }
   .reserved { fill: none; stroke: var(--ink); stroke-width: 1.25; }
   .reserved { stroke-dasharray: 4 3; }
+  .measured { fill: none; stroke: var(--ink); stroke-width: 1.5; }
+  .measured-halo { fill: none; stroke: var(--paper); stroke-width: 4; stroke-opacity: 0.8; }
   .usable { stroke: var(--bad); stroke-width: 1.5; }
   .chart text.usable-text { fill: var(--bad); stroke: var(--paper); stroke-width: 3px; paint-order: stroke; }
   .boundary { stroke: var(--rule-strong); stroke-width: 0.75; }
@@ -176,8 +179,17 @@ function bandLabel(cells: readonly Cell[], name: string): SVGTemplateResult {
 function curves(report: Drawn, frame: ChartFrame): SVGTemplateResult {
   const points = withEnd(report);
   if (points.length === 0) return svg``;
-  const reserved = stepPath(points.map((point) => [frame.x(point.event), frame.y(point.reserved_bytes)]));
-  return svg`<path class="reserved" d="M${tenth(frame.x(points[0]?.event ?? 0))},${reserved}"></path>`;
+  return svg`<path class="reserved" d=${linePath(points, frame, (point) => point.reserved_bytes)}></path>${measured(report.measured ?? [], frame)}`;
+}
+
+function measured(points: readonly MeasuredPoint[], frame: ChartFrame): SVGTemplateResult {
+  if (points.length === 0) return svg``;
+  const path = linePath(points, frame, (point) => point.allocated_bytes);
+  return svg`<path class="measured-halo" d=${path}></path><path class="measured" d=${path}></path>`;
+}
+
+function linePath<P extends { readonly event: number }>(points: readonly P[], frame: ChartFrame, of: (point: P) => number): string {
+  return `M${tenth(frame.x(points[0]?.event ?? 0))},${stepPath(points.map((point) => [frame.x(point.event), frame.y(of(point))]))}`;
 }
 
 function phases(spans: readonly Span[], frame: ChartFrame, i18n: I18n): SVGTemplateResult[] {

@@ -4,7 +4,7 @@
 
 import { css, html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
-import type { Drawn, Report } from '../core/types.js';
+import type { Drawn, MeasuredPoint, Report } from '../core/types.js';
 import { peakPoint, phaseAt, pointAt, step } from '../format/moments.js';
 import { base, categories, controls, tables } from '../styles/shared.js';
 import { LedgerElement } from './base.js';
@@ -28,7 +28,7 @@ export class TimelineView extends LedgerElement {
     @media print { .bar { display: none; } }
   `];
 
-  @property({ attribute: false }) report!: Drawn | Report;
+  @property({ attribute: false }) report!: Drawn | (Report & Pick<Drawn, 'measured'>);
   @property({ attribute: false }) caption = ''; // of a history that is no report
   @state() private cursor: number | undefined; // index of a point; undefined: the peak
   private readonly size = new WidthController(this);
@@ -40,7 +40,8 @@ export class TimelineView extends LedgerElement {
   protected override render(): TemplateResult {
     const { i18n, report } = this;
     const frame = this.size.width > 0 ? chartFrame(report, this.size.width, i18n.format.units) : undefined;
-    return html`<h2>${this.heading()}</h2>
+    const heading = this.heading();
+    return html`${heading ? html`<h2>${heading}</h2>` : nothing}
       ${frame ? this.chart(frame) : nothing}
       <div class="readout">
         <div class="bar">
@@ -100,10 +101,21 @@ export class TimelineView extends LedgerElement {
   private valueText(): string {
     const { timeline } = this.report;
     const { format } = this.i18n;
-    return this.i18n.t('timeline.value', {
+    const alive = this.i18n.t('timeline.value', {
       event: format.count(this.event), events: format.count(timeline.events),
       phase: this.i18n.phase(phaseAt(timeline, this.event)), bytes: this.i18n.bytes(this.total()),
     });
+    const [predicted, measured] = this.allocated();
+    if (predicted === undefined || measured === undefined) return alive;
+    return `${alive} ${this.i18n.t('timeline.value.measured', { predicted: this.i18n.bytes(predicted), measured: this.i18n.bytes(measured) })}`;
+  }
+
+  // Where a run is laid over the prediction: what either had allocated at the cursor; a run that ended had nothing more.
+  private allocated(): readonly [predicted?: number, measured?: number] {
+    const measured = this.report.measured ?? [];
+    if (this.event < (measured[0]?.event ?? Infinity)) return [];
+    const found = measured[pointAt({ points: measured }, this.event)] as MeasuredPoint;
+    return [this.report.timeline.points[this.at]?.allocated_bytes, found.allocated_bytes];
   }
 
   private moment(): string {
@@ -117,10 +129,16 @@ export class TimelineView extends LedgerElement {
     const { points, categories: names } = this.report.timeline;
     const values = points[this.at]?.categories ?? [];
     const shown = names.map((id, i) => ({ id, bytes: values[i] ?? 0 })).filter(({ id }) => this.everAlive(id));
+    const [predicted, measured] = this.allocated();
     return html`<ul>
+      ${measured === undefined ? nothing : [this.amount('timeline.predicted', predicted ?? 0), this.amount('timeline.measured', measured)]}
       ${shown.map(({ id, bytes }) => html`<li><span class="swatch c-${id}"></span>${this.i18n.category(id)}
         <span class="number" title=${this.i18n.format.exact(bytes)}>${this.i18n.bytes(bytes)}</span></li>`)}
     </ul>`;
+  }
+
+  private amount(key: 'timeline.predicted' | 'timeline.measured', bytes: number): TemplateResult {
+    return html`<li>${this.i18n.t(key)}<span class="number" title=${this.i18n.format.exact(bytes)}>${this.i18n.bytes(bytes)}</span></li>`;
   }
 
   // Lines come and go with the report only, so that the list does not jump under the cursor.

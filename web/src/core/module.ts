@@ -31,9 +31,10 @@ export class PartMissing extends Error {
   }
 }
 
-const PLACEHOLDERS: WebAssembly.ModuleImports = new Proxy({}, {
+const missing: WebAssembly.ModuleImports = new Proxy({}, {
   get: () => () => { throw new PartMissing(true); },
 });
+const PLACEHOLDERS: WebAssembly.Imports = { placeholder: missing, 'placeholder.deferred': missing }; // wasm-split's names, before and since it cuts in more than two
 
 const beside = (name: string): string => new URL(name, SITE).href;
 
@@ -50,7 +51,7 @@ const nextTurn = (): Promise<void> => new Promise((next) => setTimeout(next));
 
 // The rest finds memory, table and functions among the first part's exports, and puts its own functions into the table.
 async function instance(first: WebAssembly.Module, rest: WebAssembly.Module | undefined, imports: WebAssembly.Imports): Promise<WebAssembly.Instance> {
-  const primary = await WebAssembly.instantiate(first, { ...imports, placeholder: PLACEHOLDERS });
+  const primary = await WebAssembly.instantiate(first, { ...imports, ...PLACEHOLDERS });
   if (rest) await WebAssembly.instantiate(rest, { primary: primary.exports as WebAssembly.ModuleImports });
   return primary;
 }

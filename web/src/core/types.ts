@@ -171,6 +171,13 @@ export interface Drawn {
   readonly verdict: Pick<Verdict, 'usable_bytes'>;
   readonly timeline: Omit<Timeline, 'categories'> & { readonly categories: readonly string[] };
   readonly phases: readonly Phase[];
+  readonly measured?: readonly MeasuredPoint[]; // laid over it, at its own events
+}
+
+export interface MeasuredPoint {
+  readonly event: number;
+  readonly allocated_bytes: Bytes;
+  readonly reserved_bytes: Bytes;
 }
 
 export interface ComparedRow {
@@ -192,6 +199,8 @@ export interface Comparison {
   readonly phases: readonly ComparedRow[];
   readonly categories: readonly ComparedRow[];
   readonly ranks?: readonly ComparedRow[]; // where several ran
+  readonly timeline?: Timeline; // the prediction's; both where the file has one that can be laid over it
+  readonly measured_points?: readonly MeasuredPoint[];
   readonly notes: readonly (string | { readonly id: string; readonly detail: string })[];
 }
 

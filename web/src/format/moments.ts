@@ -15,12 +15,12 @@ export function phaseAt(timeline: Timeline, event: number): string {
 }
 
 // Index of the last point at or before `event`.
-export function pointAt(timeline: Timeline, event: number): number {
+export function pointAt({ points }: { readonly points: readonly { readonly event: number }[] }, event: number): number {
   let low = 0;
-  let high = timeline.points.length - 1;
+  let high = points.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if ((timeline.points[middle]?.event ?? 0) <= event) low = middle;
+    if ((points[middle]?.event ?? 0) <= event) low = middle;
     else high = middle - 1;
   }
   return low;

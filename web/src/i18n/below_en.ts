@@ -12,6 +12,9 @@ export const belowEn = {
   'timeline.table': 'Show the phases as a table',
   'timeline.to_peak': 'Go to the peak',
   'timeline.heading.generate': 'While generating',
+  'timeline.measured': 'Measured, allocated',
+  'timeline.predicted': 'Predicted, allocated',
+  'timeline.value.measured': 'Allocated: {predicted} predicted, {measured} measured.',
 
   'ledger.heading': 'Ledger at the peak',
   'ledger.intro': 'Every tensor alive at the peak, as the product it is. The lines add up to the peak.',
@@ -66,6 +69,7 @@ export const belowEn = {
   'measured.categories': 'By category at the peak',
   'measured.ranks': 'Allocated peak by rank (bars: predicted above, measured below)',
   'measured.rank': 'rank {rank}',
+  'measured.timeline': 'Over time: areas predicted, the line measured',
   'measured.name': 'What',
   'measured.predicted': 'Predicted',
   'measured.measured': 'Measured',

@@ -14,6 +14,9 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'timeline.table': '以表格显示各阶段',
   'timeline.to_peak': '回到峰值',
   'timeline.heading.generate': '生成过程中的变化',
+  'timeline.measured': '实测已分配',
+  'timeline.predicted': '预测已分配',
+  'timeline.value.measured': '已分配：预测 {predicted}，实测 {measured}。',
 
   'ledger.heading': '峰值时的账目',
   'ledger.intro': '峰值时存活的每个张量，都写成它的乘积。各项相加等于峰值。',
@@ -68,6 +71,7 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'measured.ranks': '各 rank 的已分配峰值（横条：上为预测，下为实测）',
   'measured.rank': 'rank {rank}',
   'measured.categories': '峰值时按类别',
+  'measured.timeline': '随时间：色块为预测，线为实测',
   'measured.name': '项目',
   'measured.predicted': '预测',
   'measured.measured': '实测',
