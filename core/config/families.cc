@@ -88,6 +88,7 @@ std::string family_names() {
 
 std::string nearest_family(std::string_view model_type) {
   std::vector<const char*> names;
+  names.reserve(kFamilies.size());
   for (const Family& family : kFamilies)
     names.push_back(family.model_type);
   return nearest(model_type, names);

@@ -1,5 +1,6 @@
 #include "core/config/vision_towers.h"
 
+#include <cmath>
 #include <string>
 
 #include "core/config/counting.h"
@@ -165,8 +166,9 @@ bool read_llama4_tower(Fields& v, VisionConfig& config) {
   v.real("attention_dropout", 0, 1, config.attention_dropout);
   v.real("projector_dropout", 0, 1, config.projector_dropout);
   double ratio = 0.5;
-  v.real("pixel_shuffle_ratio", kAboveZero, 1, ratio);
-  config.shuffle = static_cast<Count>(1 / ratio + 0.5);
+  constexpr double kLeastRatio = 1.0 / 64;  // of 64 x 64 patches one token; Llama 4 has 2 x 2
+  v.real("pixel_shuffle_ratio", kLeastRatio, 1, ratio);
+  config.shuffle = static_cast<Count>(std::lround(1 / ratio));
   const bool whole = static_cast<double>(config.shuffle) * ratio == 1;
   const Count side = config.image_size / config.patch_size, shuffled = squared(config.shuffle);
   config.tokens = squared(side / config.shuffle);

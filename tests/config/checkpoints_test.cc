@@ -255,6 +255,12 @@ TEST(NestedConfigs, SayWhereTheyAreWrong) {
             "wrong_type where=text_config read=[1] expected=object nearest=");
 }
 
+// A ratio so small that its inverse is no integer of 64 bits.
+TEST(NestedConfigs, RefuseAnImagesRatioThatNoImageHas) {
+  EXPECT_EQ(outcome(read_model_config(R"({"model_type":"llama4","vision_config":{"pixel_shuffle_ratio":1e-300}})")),
+            "out_of_range where=vision_config.pixel_shuffle_ratio read=1e-300 expected=0.015625..1 nearest=");
+}
+
 TEST(LargestSizes, AreAProblemWhereTheyMultiplyBeyondReason) {
   const std::string text = R"({"model_type":"deepseek_v3","hidden_size":1048576,"num_hidden_layers":4096,)"
                            R"("n_routed_experts":65536,"moe_intermediate_size":4194304})";
