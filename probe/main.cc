@@ -146,6 +146,12 @@ std::string part_of_megatron_not_run(const ModelConfig& config, const Recipe& re
   // Between two stages activations and gradients go the same way, and messages do not say which they are.
   if (recipe.pipeline_schedule == PipelineSchedule::interleaved && recipe.pp == 2)
     return "Megatron's interleaved schedule of two stages (--pp 2) is predicted only.";
+  // Experts take turns, place by place of the sequence.
+  const std::uint64_t places = recipe.seq / (recipe.cp * (recipe.sequence_parallel ? recipe.tp : 1));
+  if (config.moe.experts != 0 && places * config.moe.per_token % config.moe.experts != 0)
+    return "experts that get unequal numbers of tokens are predicted only: " + std::to_string(config.moe.experts) +
+           " experts must divide the places of a sequence on a rank (" + std::to_string(places) + ") times " +
+           std::to_string(config.moe.per_token) + ".";
   // Masks are drawn by how many forward passes have begun: several have between one and its recomputation.
   const bool drops = config.embedding_dropout + config.residual_dropout + config.attention_dropout > 0;
   if (drops && recipe.pp > 1 && recipe.checkpointing != Checkpointing::none)

@@ -26,6 +26,7 @@ const RECIPES = {
   'torchtitan, sharded': { stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', dp: 3, tp: 2, sequence_parallel: true, checkpointing: 'selective', batch: 2, seq: 96 },
   'older torchtitan, compiled': { stack: 'torchtitan-0.1', precision: 'fp32', fsdp: 2, dp: 2, cp: 2, compile: true, checkpointing: 'selective', seq: 96 },
   'a pipeline': { stack: 'megatron', precision: 'megatron-bf16', dp: 3, zero: 1, tp: 2, sequence_parallel: true, pp: 2, micro_batches: 4, seq: 96 },
+  'spread experts': { stack: 'megatron', precision: 'megatron-bf16', dp: 2, zero: 1, tp: 2, sequence_parallel: true, ep: 2, etp: 1, micro_batches: 2, seq: 96 },
   'ZeRO-2, offloaded': { zero: 2, dp: 3, offload: 'optimizer', checkpointing: 'full', grad_accum: 2, overlap_comm: 'on', batch: 2, seq: 48 },
   'ZeRO-3': { zero: 3, dp: 3, checkpointing: 'full', max_reuse_distance: 5000, batch: 2, seq: 48 },
   'ZeRO-3 and adapters': { zero: 3, dp: 2, method: 'lora', checkpointing: 'full-reentrant', loss: 'fused_linear', seq: 48 },

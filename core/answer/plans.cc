@@ -17,7 +17,7 @@ constexpr std::uint64_t kMostParts = 16, kMostBatch = 8;
 
 // What a plan chooses. Each in turn needs less memory for a higher value, but `batch` more.
 struct Choice {
-  std::uint64_t tp, pp, cp, batch;
+  std::uint64_t tp, pp, cp, ep, batch;
   PipelineSchedule schedule;
   Checkpointing checkpointing;
   StepTime time;
@@ -36,7 +36,7 @@ std::size_t kept_less(Checkpointing value) {
 }
 
 bool needs_more(const Choice& a, const Choice& than) {
-  return a.pp == than.pp && a.schedule == than.schedule && a.tp <= than.tp && a.cp <= than.cp &&
+  return a.pp == than.pp && a.schedule == than.schedule && a.tp <= than.tp && a.cp <= than.cp && a.ep <= than.ep &&
          a.batch >= than.batch && kept_less(a.checkpointing) <= kept_less(than.checkpointing);
 }
 
@@ -57,7 +57,7 @@ class Search {
       if (layers_of_stage(config_, pp) == 0) continue;
       for (std::uint64_t tp = 1; tp <= links().gpus; tp *= 2) {
         for (std::uint64_t cp = 1; cp <= kMostParts; cp *= 2) {
-          if (question_.gpus % times(times(tp, pp), cp) == 0) list_batches({tp, pp, cp, 1, {}, {}, {}});
+          if (question_.gpus % times(times(tp, pp), cp) == 0) list_experts({tp, pp, cp, 1, 1, {}, {}, {}});
         }
       }
     }
@@ -118,6 +118,13 @@ class Search {
     return most;
   }
 
+  // Experts whole, each rank of ep with other ones.
+  void list_experts(Choice choice) {
+    const std::uint64_t most = std::max<std::uint64_t>(config_.moe.experts, 1);
+    for (choice.ep = 1; choice.ep <= most; choice.ep *= 2)
+      list_batches(choice);
+  }
+
   void list_batches(Choice choice) {
     const std::uint64_t dp = data_parallel(choice);
     for (choice.batch = 1; choice.batch <= kMostBatch; choice.batch *= 2) {
@@ -149,6 +156,8 @@ class Search {
     r.pp = c.pp;
     r.cp = c.cp;
     r.dp = data_parallel(c);
+    r.ep = c.ep;
+    r.etp = config_.moe.experts == 0 ? 0 : 1;
     r.batch = c.batch;
     r.micro_batches = question_.global_batch / times(r.dp, c.batch);
     r.sequence_parallel = c.tp > 1;
@@ -162,9 +171,11 @@ class Search {
   Bytes floor_of(const Choice& c) const {
     const Bytes each = base_.precision == Precision::megatron_bf16 ? 2 + 4 : 2 + 2;
     const std::uint64_t embeddings = times(2, times(config_.vocab_size, config_.hidden_size));
-    const std::uint64_t layers = parameters_ - std::min(parameters_, embeddings);
-    const std::uint64_t part = layers / times(c.tp, c.pp);
-    return plus(times(part, each), times(part, 12) / times(data_parallel(c), c.cp));
+    const std::uint64_t experts = expert_parameters(config_), others = plus(experts, embeddings);
+    const std::uint64_t part = (parameters_ - std::min(parameters_, others)) / times(c.tp, c.pp);
+    const std::uint64_t ranks = times(data_parallel(c), c.cp), own = experts / times(c.ep, c.pp);
+    const Bytes rest = plus(times(part, each), times(part, 12) / ranks);
+    return plus(rest, plus(times(own, each), times(times(own, 12), c.ep) / times(ranks, c.tp)));
   }
 
   bool refuted(const Choice& choice) const {

@@ -1,8 +1,8 @@
 // plans.h - ways of spreading one training step over many GPUs that fit their memory, the quickest first.
 //
-// Every valid combination of tensor, pipeline, context and data parallelism, micro-batch, schedule and recomputation of
-// the stack `megatron` is put in the order of step_time.h; from the front on each is traced, as a report is, until
-// enough of them fit. One that does not fit speaks for all that need more in every respect.
+// Every valid combination of tensor, pipeline, context, expert and data parallelism, micro-batch, schedule and
+// recomputation of the stack `megatron` is put in the order of step_time.h; from the front on each is traced, as a
+// report is, until enough of them fit. One that does not fit speaks for all that need more in every respect.
 #pragma once
 
 #include <string>

@@ -76,6 +76,7 @@ constexpr Remark kNotModelled[] = {
      }},
     {"pinned_host_rounding", [](const Prediction& p) { return !p.trace.host.empty(); }},
     {"ring_attention_buffers", [](const Prediction& p) { return p.recipe.cp > 1; }},
+    {"router_imbalance", [](const Prediction& p) { return p.recipe.ep > 1; }},
     {"pipeline_tensors_awaiting_collection", [](const Prediction& p) { return p.stages.size() > 1; }},
     {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},
     {"decode_passes_between",

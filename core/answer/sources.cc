@@ -98,6 +98,23 @@ constexpr NameSource kFlatSources[] = {
     {kReduceScatterScope, "pytorch torch/distributed/fsdp/_runtime_utils.py _reduce_grad"},
 };
 
+// Megatron's own, by a part of their names.
+constexpr NameSource kMegatronSources[] = {
+    {".token_dispatcher", "Megatron-LM moe/token_dispatcher.py, moe_utils.py (permute, unpermute)"},
+    {".mlp.router", "Megatron-LM moe/router.py, moe_utils.py topk_routing_with_score_function"},
+    {".mlp.experts", "TransformerEngine module/grouped_linear.py; Megatron-LM fusions/fused_bias_swiglu.py"},
+    {"dummy_wgrad", "TransformerEngine module/base.py get_dummy_wgrad"},
+    {"main_grads", "Megatron-LM distributed/param_and_grad_buffer.py"},
+    {"param_data", "Megatron-LM distributed/param_and_grad_buffer.py"},
+};
+
+const char* source_in_megatron(std::string_view name) {
+  for (const NameSource& row : kMegatronSources) {
+    if (name.find(row.beginning) != std::string_view::npos) return row.source;
+  }
+  return nullptr;
+}
+
 const char* source_by_name(std::span<const NameSource> rows, std::string_view name) {
   for (const NameSource& row : rows) {
     if (name.starts_with(row.beginning)) return row.source;
@@ -135,6 +152,7 @@ const char* optimizer_source(Optimizer optimizer) {
 const char* source_of(std::string_view name, Category category, OpKind op, const Recipe& recipe) {
   if (const char* const source = source_by_name(kNameSources, name)) return source;
   if (const char* const source = recipe.fsdp == 1 ? source_by_name(kFlatSources, name) : nullptr) return source;
+  if (const char* const source = recipe.stack == Stack::megatron ? source_in_megatron(name) : nullptr) return source;
   if (category == Category::kv_cache) return "transformers cache_utils.py";
   if (category == Category::communication && op == OpKind::zeros) return "pytorch c10d/reducer.cpp initialize_buckets";
   if (category == Category::optimizer_states || op == OpKind::optimizer_math) return optimizer_source(recipe.optimizer);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/models/megatron.h"
+#include "core/parallel/mesh_of.h"
 
 namespace ledger {
 namespace {
@@ -29,17 +30,26 @@ double real(std::uint64_t value) {
   return static_cast<double>(value);
 }
 
-// Of one layer: weights in its products, and both products of causal attention for one token, half of the scores.
+std::uint64_t sparse_layers(const ModelConfig& c) {
+  return static_cast<std::uint64_t>(std::count(c.moe.layers.begin(), c.moe.layers.end(), true));
+}
+
+// Of one layer, on the average of all: weights in the products that every token goes through, those of its experts, and
+// both products of causal attention for one token, half of the scores.
 struct LayerWork {
   double linear_weights;
+  double expert_weights;
   double attention_flops;
+  double with_experts;  // of the layers, a part
 };
 
 LayerWork layer_of(const ModelConfig& c, const Recipe& r) {
   const double q = real(times(c.num_attention_heads, c.head_dim)), kv = real(times(c.num_key_value_heads, c.head_dim));
-  const double feed = c.style.feed == Feed::gated ? 3 : 2;
-  return {2 * real(c.hidden_size) * (q + kv) + feed * real(c.hidden_size) * real(c.intermediate_size),
-          2 * real(r.seq) * q};
+  const double feed = c.style.feed == Feed::gated ? 3 : 2, width = feed * real(c.hidden_size);
+  const double sparse = real(sparse_layers(c)) / real(c.num_hidden_layers);
+  const double always = (1 - sparse) * real(c.intermediate_size) + sparse * real(c.moe.shared_width);
+  return {2 * real(c.hidden_size) * (q + kv) + width * always,
+          sparse * width * real(times(c.moe.per_token, c.moe.width)), 2 * real(r.seq) * q, sparse};
 }
 
 // A step is a number of turns, each a micro-batch's forward and backward on the slowest stage.
@@ -53,6 +63,8 @@ class StepModel {
     turn.compute = compute_flops() / flops_per_s;
     turn.tensor_bytes = tensor_bytes();
     turn.tensor = seconds(turn.tensor_bytes, r_.tp);
+    turn.tensor += seconds(expert_bytes(), times(expert_tensor_ranks(r_), r_.ep));
+    turn.tensor_bytes = plus(turn.tensor_bytes, expert_bytes());
     turn.context_bytes = context_bytes();
     turn.context = seconds(turn.context_bytes, times(r_.tp, r_.cp));
     turn.pipeline_bytes = pipeline_bytes();
@@ -86,7 +98,7 @@ class StepModel {
   // Forward, twice that backward, and what is computed again. The last stage has the output head, for a layer or beside
   // them.
   double compute_flops() const {
-    const double forward = 2 * layer_.linear_weights + layer_.attention_flops;
+    const double forward = 2 * (layer_.linear_weights + layer_.expert_weights) + layer_.attention_flops;
     const double again = r_.checkpointing == Checkpointing::full        ? forward
                          : r_.checkpointing == Checkpointing::selective ? layer_.attention_flops
                                                                         : 0;
@@ -99,10 +111,24 @@ class StepModel {
 
   // Two all-reduces a layer and pass, each twice the state but for one's own part; with sequence parallelism a gather
   // and a scatter send the same (Korthikanti et al., arXiv:2205.05198, section 4.2.2).
+  // A layer with experts has those of attention alone, and of an expert that every token visits.
   Bytes tensor_bytes() const {
-    const std::uint64_t passes = r_.checkpointing == Checkpointing::full ? 3 : 2;
-    return times(times(times(4, passes), layers()), times(hidden_bytes(), r_.tp - 1)) / r_.tp;
+    const bool twice = c_.moe.experts == 0 || c_.moe.shared_width != 0;
+    const double collectives = twice ? 4 : 4 - 2 * layer_.with_experts;
+    const auto each = static_cast<std::uint64_t>(collectives * real(times(passes(), layers())));
+    return times(each, times(hidden_bytes(), r_.tp - 1)) / r_.tp;
   }
+
+  // A row for each visit to an expert goes out and comes back once a pass, all of it but one's own part; where experts
+  // are cut it is gathered and scattered among those that cut them.
+  Bytes expert_bytes() const {
+    const std::uint64_t etp = expert_tensor_ranks(r_);
+    const double rows = real(times(hidden_bytes(), c_.moe.per_token)) / real(r_.tp);
+    const double sent = rows * real(r_.ep - 1) / real(r_.ep) + rows * real(etp - 1);
+    return static_cast<Bytes>(2 * real(times(passes(), layers())) * layer_.with_experts * sent);
+  }
+
+  std::uint64_t passes() const { return r_.checkpointing == Checkpointing::full ? 3 : 2; }
 
   // Keys and values go round once forward; backward they and their gradients do.
   Bytes context_bytes() const {
@@ -125,7 +151,14 @@ class StepModel {
     const std::uint64_t parameters = plus(times(layers(), linear), r_.pp == 1 ? times(2, table) : table) / r_.tp;
     const Bytes gradient = r_.precision == Precision::megatron_bf16 ? 4 : 2;
     const Bytes each = r_.zero == 1 ? gradient + kHalf : 2 * gradient;
-    return times(times(parameters, each), ranks - 1) / ranks;
+    return plus(times(times(parameters, each), ranks - 1) / ranks, expert_data_bytes(each));
+  }
+
+  Bytes expert_data_bytes(Bytes each) const {
+    if (c_.moe.experts == 0) return 0;
+    const std::uint64_t parts = times(expert_tensor_ranks(r_), r_.ep);
+    const std::uint64_t ranks = times(times(r_.tp, r_.cp), r_.dp) / parts;
+    return times(times(expert_parameters(c_) / times(parts, r_.pp), each), ranks - 1) / ranks;
   }
 
   // `ranks`: of the group, neighbours first; one that does not fit a machine goes at the network's rate.
@@ -147,6 +180,11 @@ std::optional<Links> links_of(const Gpu& gpu) {
     if (std::string_view(gpu.id) == row.gpu) return row.links;
   }
   return std::nullopt;
+}
+
+std::uint64_t expert_parameters(const ModelConfig& c) {
+  const std::uint64_t matrices = c.style.feed == Feed::gated ? 3 : 2;
+  return times(times(sparse_layers(c), c.moe.experts), times(matrices, times(c.hidden_size, c.moe.width)));
 }
 
 std::optional<StepTime> step_time(const ModelConfig& config, const Recipe& recipe) {

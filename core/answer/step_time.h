@@ -29,7 +29,7 @@ std::optional<Links> links_of(const Gpu& gpu);  // nullopt: not a card of such m
 // Seconds of one step on the slowest stage, and the bytes that one of its GPUs sends.
 struct StepTime {
   double compute = 0;   // matrix products and attention, recomputed ones too
-  double tensor = 0;    // all-reduces within layers
+  double tensor = 0;    // all-reduces within layers, and tokens on their way to experts and back
   double context = 0;   // keys and values to the other parts of the sequence
   double pipeline = 0;  // activations to the next stage, gradients back
   double bubble = 0;    // waiting while the pipeline fills and empties
@@ -38,6 +38,9 @@ struct StepTime {
 
   double seconds() const { return compute + tensor + context + pipeline + bubble + data; }
 };
+
+// Parameters of all layers' routed experts.
+std::uint64_t expert_parameters(const ModelConfig& config);
 
 // `recipe`: one that the stack megatron computes. nullopt: the card's rates are not in the catalogue.
 std::optional<StepTime> step_time(const ModelConfig& config, const Recipe& recipe);

@@ -217,6 +217,7 @@ constexpr std::array kRows = {
     integer<&Recipe::pp>("pp", 1, kMaxRanks),
     integer<&Recipe::cp>("cp", 1, kMaxRanks),
     integer<&Recipe::ep>("ep", 1, kMaxRanks),
+    integer<&Recipe::etp>("etp", 0, kMaxRanks),
     flag<&Recipe::sequence_parallel>("sequence_parallel"),
     integer<&Recipe::zero>("zero", 0, 3),
     integer<&Recipe::reduce_bucket_size>("reduce_bucket_size", 0, kMaxElements),

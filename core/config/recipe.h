@@ -99,6 +99,7 @@ struct Recipe {
   PrefillLogits prefill_logits = PrefillLogits::last;
   bool no_grad = true;
   std::uint64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
+  std::uint64_t etp = 0;  // of experts, in place of tp; 0: tp
   bool sequence_parallel = false;
   std::uint64_t zero = 0;
   // DeepSpeed's keys, in elements; 0: as Hugging Face's Trainer fills in "auto" (parallel/deepspeed.h).

@@ -6,28 +6,16 @@
 // module/{layernorm_linear,linear}.py, attention/dot_product_attention/backends.py, 2026. Tensors are [s, b, h].
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/config/model_config.h"
 #include "core/models/attention.h"
-#include "core/models/megatron_ops.h"
+#include "core/models/megatron_experts.h"
 
 namespace ledger {
-
-struct MegatronOptions {
-  std::uint64_t batch = 1, seq = 2048;  // seq: of the whole sequence
-  std::uint64_t cp = 1;                 // ranks that the sequence is cut among (context parallelism)
-  std::uint64_t tp = 1, pp = 1, stage = 0;
-  std::uint64_t tp_rank = 0;
-  DType weights = DType::bf16;
-  std::uint64_t chunks = 1;  // of the stage, under the interleaved schedule: chunk c of stage r follows c of r - 1
-  bool sequence_parallel = false;
-  Attention attention = Attention::sdpa;  // eager: unfused; otherwise cuDNN's, Transformer Engine's first choice
-  Checkpointing checkpointing = Checkpointing::none;
-  Bytes te_workspace = 0;  // of Transformer Engine's products
-};
 
 // Layers of each stage; 0: it cannot be cut so. Where pp does not divide the layers, embedding and loss count as one
 // each, in place of a layer of the first and of the last stage: --account-for-embedding-in-pipeline-split and
@@ -37,17 +25,6 @@ bool counts_embedding_and_loss(const ModelConfig& config, std::uint64_t pp);
 
 // Vocabulary as Megatron pads it: to a multiple of 128 x tp.
 std::uint64_t megatron_vocab(const ModelConfig& config, std::uint64_t tp);
-
-// Who holds the main gradients, in which those of all micro-batches add up.
-class MainGradients {
- public:
-  virtual ~MainGradients() = default;
-  // Called for every parameter as it is made. `by_tokens`: with sequence parallelism each rank has the gradient of its
-  // own tokens.
-  virtual void add(const Tensor& parameter, bool by_tokens) = 0;
-  // param.main_grad, where products add to it themselves (gradient_accumulation_fusion); else nothing.
-  virtual Tensor of(const Tensor& parameter) const = 0;
-};
 
 class MegatronStage {
  public:
@@ -73,17 +50,22 @@ class MegatronStage {
   struct Layer {
     LnLinear qkv, fc1;
     Tensor proj, proj_bias, fc2, fc2_bias, fc1_bias;
+    LnLinear q_norm, k_norm;                 // of every head
+    std::optional<MegatronExperts> experts;  // in place of fc1 and fc2, of which the norm alone is left
   };
   struct Batch {
     Tensor tokens, positions, labels, loss_mask, attention_mask;
   };
 
   Tensor parameter(const std::string& path, const Shape& shape, Parameter::Role role, const TensorCut& cut = {},
-                   bool by_tokens = false);
+                   PartsOf parts = PartsOf::none);
   TensorCut cut_of(std::uint64_t local, std::uint64_t inner) const;
   void make_frequencies();
   LnLinear make_ln_linear(const std::string& path, const char* name, Dim out, bool bias);
+  MegatronExperts make_experts(const std::string& path);
+  LnLinear make_head_norm(const std::string& path, const char* name);
   Layer make_layer(std::uint64_t index);
+  void make_feed(Layer& layer, const std::string& path);
   Batch load_batch(std::uint64_t chunk, std::uint64_t micro_batch) const;
   megatron::Sharing sharing(const Tensor& weight) const;
   TensorSeat seat() const { return {o_.tp_rank, o_.tp}; }
@@ -94,7 +76,10 @@ class MegatronStage {
   Tensor embed(const Batch& batch) const;
   Tensor run_layer(const Layer& layer, const Tensor& x) const;
   Tensor layer_forward(const Layer& layer, const Tensor& x) const;
-  Tensor attention(const Tensor& mixed) const;
+  Tensor feed_forward(const Layer& layer, const Tensor& x) const;
+  Tensor attention(const Layer& layer, const Tensor& mixed) const;
+  Tensor turned(const Tensor& x) const;
+  Tensor normed_heads(const LnLinear& m, const Tensor& x) const;
   Tensor core_attention(const Tensor& q, const Tensor& k, const Tensor& v) const;
   Tensor unfused(const Tensor& q, const Tensor& k, const Tensor& v) const;
   Tensor ln_linear(const LnLinear& m, const Tensor& x) const;
@@ -103,6 +88,7 @@ class MegatronStage {
   Tensor bias_dropout_add(const Tensor& x, const Tensor& bias, const Tensor& residual) const;
   Tensor head_loss(const Tensor& hidden, const Batch& batch);
   void ensure_workspace() const;
+  void ensure_grouped_workspaces() const;
 
   Tape& tape_;
   ModelConfig c_;
@@ -115,7 +101,8 @@ class MegatronStage {
   std::vector<Layer> layers_;  // by position; empty where the embedding or the loss counts as one
   std::uint64_t depth_ = 0;    // positions of a chunk
   LnLinear final_norm_;
-  mutable Tensor te_workspace_;   // allocated at the first product
+  mutable Tensor te_workspace_;                       // allocated at the first product
+  mutable std::array<Tensor, 4> grouped_workspaces_;  // nvte_get_num_compute_streams
   mutable Tensor gather_buffer_;  // get_global_memory_buffer "mpu": gathered inputs of the output layer
 };
 

@@ -79,7 +79,7 @@ void MegatronStage::ensure_angles() const {
   const Tape::In in(tape_, Category::buffers);
   const Tensor places = to(arange(tape_, {o_.seq, Sym::s}), DType::f32);
   const Tensor half = view(places, {{o_.seq, Sym::s}, kOne}) * view(frequencies_, {kOne, frequencies_.dim(0)});
-  angles_ = cat(half, half, -1, Sym::d);
+  angles_ = cat(half, half, -1, c_.rotary_dim == 0 ? Sym::d : Sym::none);
 }
 
 // The output layer and the loss: logits in this rank's part of the vocabulary.

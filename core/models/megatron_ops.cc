@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/models/megatron_tensors.h"
+#include "core/models/rotary.h"
 
 namespace ledger::megatron {
 namespace {
@@ -48,7 +49,8 @@ void split_backward(Node& node, const Gradients& in, Gradients& out) {
   tape.run(OpKind::cat, {&in[0], &in[1], &in[2]}, {&out[0]}, {0, {node.input_shape.rank - 1, 0}});
 }
 
-// x [s, b, n, d] turned by its places in the sequence, or back.
+// x [s, b, n, d] turned by its places in the sequence, or back; of heads' first part, where there are fewer
+// frequencies.
 Tensor turned_heads(const Tensor& x, const Tensor& frequencies, bool back) {
   Tape& tape = x.tape();
   Tensor result = tape.empty(OpKind::mul, x.shape(), x.dtype());
@@ -58,6 +60,8 @@ Tensor turned_heads(const Tensor& x, const Tensor& frequencies, bool back) {
   shape.set(0, x.dim(1));
   shape.set(1, x.dim(0));
   std::swap(strides[0], strides[1]);
+  const Dim turned{times(2, frequencies.dim(0).size), Sym::none};
+  if (turned.size != x.dim(-1).size) shape.set_last(turned);
   const Tensor by_sequence = tape.view_of(result, shape, strides, 0);
   tape.run(OpKind::rope, {&by_sequence, &frequencies}, {&by_sequence}, {0, {back ? 1 : 0, 0}});
   return result;
@@ -143,6 +147,23 @@ Tensor fused_rope(const Tensor& x, const Tensor& frequencies) {
   Tensor result = turned_heads(x, frequencies, false);
   tape.attach(node, result);
   return result;
+}
+
+Tensor plain_rope(const Tensor& x, const Tensor& angles) {
+  const Dim turned = angles.dim(1), half_turned{turned.size / 2, Sym::none};
+  const Dim passed{x.dim(-1).size - turned.size, Sym::none};
+  const Tensor head = passed.size == 0 ? x : slice(x, -1, 0, turned);
+  const Shape beside_heads{angles.dim(0), kOne, kOne, turned};
+  Tensor cosine, sine;
+  {
+    const Tape::NoGrad no_grad(x.tape());
+    cosine = view(to(cos(angles) * 1.0, x.dtype()), beside_heads);
+    sine = view(to(sin(angles) * 1.0, x.dtype()), beside_heads);
+  }
+  const Tensor along = head * cosine;
+  const Tensor across = rotate_half(head, half_turned) * sine;
+  const Tensor result = along + across;
+  return passed.size == 0 ? cat(result, -1) : cat(result, slice(x, -1, turned.size, passed), -1);
 }
 
 Tensor send_forward(const Tensor& x, std::uint64_t to) {

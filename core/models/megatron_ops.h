@@ -23,6 +23,9 @@ struct Norm {
 };
 Tensor norm_linear(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias, const Sharing& sharing);
 
+// linear.py with parallel_mode column: gathered tokens times a part of the weight. Saves x.
+Tensor gathered_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing);
+
 // linear.py with parallel_mode row: partial sums that are added up, or added and scattered. Saves x.
 Tensor row_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing);
 
@@ -44,6 +47,10 @@ Heads split_qkv(const Tensor& mixed, Dim q_width, Dim d);
 
 // TE's rotary kernel: turns x [s, b, n, d] into a new tensor; saves no x.
 Tensor fused_rope(const Tensor& x, const Tensor& frequencies);
+
+// apply_rotary_pos_emb without its kernel (--no-rope-fusion): step by step in x's dtype, of heads' first `angles` wide
+// part. Saves cosines and sines.
+Tensor plain_rope(const Tensor& x, const Tensor& angles);
 
 // VocabParallelEmbedding: rows of this rank's part of the table, 0 for tokens of other ranks'.
 Tensor vocab_parallel_rows(const Tensor& weight, const Tensor& tokens, TensorSeat seat);

@@ -140,6 +140,21 @@ void row_linear_backward(Node& node, const Gradients& in, Gradients& out) {
   out[1] = weight_gradient(gradient, x, weight, main_gradient);
 }
 
+void gathered_linear_backward(Node& node, const Gradients& in, Gradients& out) {
+  const Back back(node);
+  Tape& tape = back.tape;
+  const Tensor x = tape.unpack(node, 0), weight = tape.unpack(node, 1);
+  const Tensor main_gradient = back.fused ? tape.unpack(node, 2) : Tensor();
+  Tensor total = x;
+  if (back.sequence) total = gather_tokens(x, back.tp);
+  Tensor dgrad = input_gradient(in[0], weight, x.dtype());
+  Tensor scattered;
+  if (back.sequence) scattered = scatter_tokens(dgrad, back.tp);
+  if (!back.sequence && back.tp > 1) sum_over_ranks(dgrad);
+  out[1] = weight_gradient(in[0], total, weight, main_gradient);
+  out[0] = scattered ? std::move(scattered) : std::move(dgrad);
+}
+
 void column_linear_backward(Node& node, const Gradients& in, Gradients& out) {
   const Back back(node);
   Tape& tape = back.tape;
@@ -224,6 +239,20 @@ Tensor row_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing)
   } else if (sharing.tp > 1) {
     sum_over_ranks(result);
   }
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor gathered_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing) {
+  Tape& tape = x.tape();
+  Node* node = tape.node(gathered_linear_backward, {&x, &weight});
+  remember(node, sharing);
+  tape.save(node, x);
+  tape.save(node, weight);
+  if (sharing.main_gradient) tape.save(node, sharing.main_gradient);
+  Tensor total = x;
+  if (sharing.sequence) total = gather_tokens(x, sharing.tp);
+  Tensor result = product(total, weight, Tensor());
   tape.attach(node, result);
   return result;
 }

@@ -19,6 +19,10 @@ inline Shape scattered_shape(const Shape& shape, std::uint64_t tp) {
   return part;
 }
 
+inline Dim times_dim(Dim a, Dim b) {
+  return {times(a.size, b.size), Sym::none};
+}
+
 inline Shape rows_of(const Shape& shape) {
   return {shape[0], shape[1]};
 }

@@ -6,8 +6,13 @@
 
 namespace ledger {
 
+// expert_tensor_parallel_size is that of tensor parallelism where nothing else is said.
+inline std::uint64_t expert_tensor_ranks(const Recipe& recipe) {
+  return recipe.etp == 0 ? recipe.tp : recipe.etp;
+}
+
 inline Mesh mesh_of(const Recipe& recipe) {
-  return {{recipe.tp, recipe.cp, recipe.dp, recipe.pp}};
+  return {{recipe.tp, recipe.cp, recipe.dp, recipe.pp}, expert_tensor_ranks(recipe), recipe.ep};
 }
 
 }  // namespace ledger

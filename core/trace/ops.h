@@ -39,6 +39,7 @@ namespace ledger {
   X(reduce_scatter, "_reduce_scatter_base_")   /* out0 = this rank's part of in0, reduced over all ranks; it may lie in in0 */ \
   X(all_reduce, "allreduce_")                  /* out0 = in0 reduced over all ranks, in place */ \
   X(send, "send")                              /* in0 to rank a.i[0] of the group; what it is sent may be used again at once */ \
+  X(all_to_all, "alltoall_base")               /* in0 and out0 have as many equal parts as ranks: part r of in0 goes to rank r, part r of out0 came from it */ \
   X(receive, "recv_")                          /* out0 = what rank a.i[0] of the group sent, message by message */ \
   /* element-wise */ \
   X(to_copy, "_to_copy")                /* out0 = in0 in out0's dtype */ \
@@ -132,6 +133,8 @@ namespace ledger {
   X(topk_backward, "scatter")           /* in0 gradient [T,k], in1 = topk's places; out0[T,E] = 0; out0[t,in1[t,j]] = in0[t,j] */ \
   X(sort, "sort")                       /* in0[n] int64; out0 = in0 ascending, out1 int64 = where each stood; stable */ \
   X(floor_divide, "floor_divide")       /* out0 = in0 / a.i[0], rounded down; int64 */ \
+  X(remainder, "remainder.Scalar")      /* out0 = in0 modulo a.i[0]; int64, never negative */ \
+  X(experts_in_turn, "topk")            /* out0 int64 [T,k]; out0[t,j] = (t / a.i[1] * k + j) modulo a.i[0]: as many tokens for each of a.i[0] experts as for the next, the same for the a.i[1] sequences of a batch */ \
   X(histc, "histc")                     /* in0[n] int32; out0[i] = how many of in0 are i */ \
   X(at_least, "ge.Scalar")              /* out0 = in0 >= a.i[0], boolean; in0 int64 */ \
   X(less, "lt.Scalar")                  /* out0 = in0 < a.i[0], boolean; in0 int64 */ \

@@ -165,6 +165,7 @@ Result<Trace> trace_course(const ModelConfig& config, const Recipe& recipe, std:
   for (const char* key : {"tp", "pp", "cp", "ep"}) {
     if (recipe_value(recipe, key) != "1") return refuse(recipe, key, "course_cuts_by_data_only");
   }
+  if (recipe.etp != 0) return refuse(recipe, "etp", "course_cuts_by_data_only");
   const std::uint64_t all = parameter_count(config);
   const bool full = recipe.method == Method::full;
   const std::uint64_t trained = full ? all : course_adapter_parameters(config, recipe);

@@ -18,9 +18,12 @@ struct MegatronRun {
   std::uint32_t steps = 2;
   Bytes cublas_workspace_bytes = 0, te_workspace_bytes = 0;
   bool gradient_accumulation_fusion = true;  // Megatron's default
-  std::uint64_t rank = 0;                    // of those that mesh_of() numbers; its stage is given apart
-  bool operands = false;                     // for executors
-  bool every_micro_batch = false;            // instead of as many as make the peak
+  bool rope_fusion = true;                   // so is this
+  bool keeps_dummy_gradients = true;         // Transformer Engine since 2.3; before, a new one died at once
+  bool deterministic = false;
+  std::uint64_t rank = 0;          // of those that mesh_of() numbers; its stage is given apart
+  bool operands = false;           // for executors
+  bool every_micro_batch = false;  // instead of as many as make the peak
   DType weights = DType::bf16;
   AdamW adamw = {};
   double max_grad_norm = 1.0;  // 0: gradients are not clipped

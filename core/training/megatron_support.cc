@@ -1,23 +1,37 @@
 // megatron_support.cc - what Megatron-Core's modules cannot be asked for, or are not computed with yet.
+#include <algorithm>
 
 #include "core/models/megatron.h"
+#include "core/parallel/mesh_of.h"
 #include "core/training/megatron_step.h"
 #include "core/training/refusal.h"
 
 namespace ledger {
 namespace {
 
+// Experts chosen by a softmax of their logits, all among all, with SwiGLU and no biases.
+bool builds_experts(const ModelConfig& c) {
+  if (c.moe.experts == 0) return true;
+  const bool by_softmax = c.style.routing == Routing::softmax || c.style.routing == Routing::softmax_cast;
+  return by_softmax && c.moe.groups == 1 && c.moe.scale == 1 && !c.style.expert_bias &&
+         c.style.projections != Projections::latent && c.style.norm == NormKind::rms;
+}
+
 // GPT with LayerNorm, biases and GELU, its positions learned or rotary, or Llama with RMSNorm, SwiGLU and rotary ones.
 bool megatron_builds(const ModelConfig& c) {
-  if (c.architecture != Architecture::llama || c.style.layout != Layout::pre || c.moe.experts != 0) return false;
-  const bool plain_heads = !c.qk_norm && c.style.qk_norm == QkNorm::none && c.sliding_window == 0;
-  const bool positions = c.style.position == Position::learned ||
-                         (c.style.position == Position::rotary && c.rotary_dim == 0 && c.nope_layers.empty());
+  if (c.architecture != Architecture::llama || c.style.layout != Layout::pre || !builds_experts(c)) return false;
+  const bool norms_heads = c.qk_norm && c.style.norm == NormKind::rms;  // --qk-layernorm
+  const bool plain_heads = (norms_heads || c.style.qk_norm == QkNorm::none) && c.sliding_window == 0;
+  const bool positions =
+      c.style.position == Position::learned || (c.style.position == Position::rotary && c.nope_layers.empty());
   const bool gpt = c.style.norm == NormKind::layer && c.style.feed == Feed::plain && positions && c.act != Act::relu;
   const bool llama = c.style.norm == NormKind::rms && c.style.feed == Feed::gated &&
-                     c.style.position == Position::rotary && c.rotary_dim == 0 && c.act == Act::silu && !c.mlp_bias &&
-                     !c.attention_bias;
+                     c.style.position == Position::rotary && c.act == Act::silu && !c.mlp_bias && !c.attention_bias;
   return plain_heads && (gpt || llama);
+}
+
+bool has_a_plain_layer(const ModelConfig& c) {
+  return c.moe.layers.empty() || std::find(c.moe.layers.begin(), c.moe.layers.end(), false) != c.moe.layers.end();
 }
 
 bool divides(std::uint64_t parts, std::uint64_t whole) {
@@ -39,7 +53,7 @@ constexpr Refusal kMegatronRefusals[] = {
     {"tp", "tp_cuts_heads_and_width",
      [](const ModelConfig& c, const Recipe& r) {
        return !divides(r.tp, c.num_attention_heads) || !divides(r.tp, c.num_key_value_heads) ||
-              !divides(r.tp, c.intermediate_size);
+              (has_a_plain_layer(c) && !divides(r.tp, c.intermediate_size)) || !divides(r.tp, c.moe.shared_width);
      }},
     {"sequence_parallel", "sequence_parallel_needs_tp",
      [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel && r.tp == 1; }},
@@ -51,7 +65,21 @@ constexpr Refusal kMegatronRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !divides(times(2, r.cp), r.seq); }},
     {"attention", "cp_wants_fused_attention",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && r.attention == Attention::eager; }},
-    {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
+    {"ep", "ep_needs_experts",
+     [](const ModelConfig& c, const Recipe& r) { return (r.ep != 1 || r.etp != 0) && c.moe.experts == 0; }},
+    {"ep", "ep_divides_the_experts",
+     [](const ModelConfig& c, const Recipe& r) { return r.ep != 1 && !divides(r.ep, c.moe.experts); }},
+    {"etp", "etp_cuts_the_experts_width",
+     [](const ModelConfig& c, const Recipe& r) {
+       return c.moe.experts != 0 && !divides(expert_tensor_ranks(r), c.moe.width);
+     }},
+    {"ep", "ep_divides_the_ranks",
+     [](const ModelConfig& c, const Recipe& r) {
+       const std::uint64_t ranks = times(times(r.tp, r.cp), r.dp);
+       return c.moe.experts != 0 && !divides(times(expert_tensor_ranks(r), r.ep), ranks);
+     }},
+    {"sequence_parallel", "experts_want_the_sequence_cut",
+     [](const ModelConfig& c, const Recipe& r) { return c.moe.experts != 0 && r.tp != 1 && !r.sequence_parallel; }},
     {"zero", "megatron_shards_the_optimizer",
      [](const ModelConfig&, const Recipe& r) { return r.zero > 1 || r.fsdp != 0; }},
     {"micro_batches", "interleaving_takes_micro_batches_in_groups",

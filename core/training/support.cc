@@ -295,6 +295,7 @@ constexpr Refusal kRefusals[] = {
     {"cp", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !is_torchtitan(r.stack); }},
     {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
+    {"etp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.etp != 0; }},
     {"zero", "deepspeed_keys_want_a_stage",
      [](const ModelConfig&, const Recipe& r) { return r.zero == 0 && sets_deepspeed_keys(r); }},
     {"zero", "zero_or_fsdp", [](const ModelConfig&, const Recipe& r) { return r.zero != 0 && r.fsdp != 0; }},
@@ -317,9 +318,9 @@ constexpr Refusal kRefusals[] = {
      }},
     {"dora", "zero3_dora_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero == 3 && r.dora; }},
     {"optimizer", "offload_steps_with_adam",
-     [](const ModelConfig&, const Recipe& r) {
-       return r.zero != 0 && r.offload != Offload::none && r.optimizer != Optimizer::adamw_fused;
-     }},
+     [](const ModelConfig&,
+        const Recipe&
+            r) { return r.zero != 0 && r.offload != Offload::none && r.optimizer != Optimizer::adamw_fused; }},
     {"offload", "params_offload_needs_zero3",
      [](const ModelConfig&, const Recipe& r) { return r.offload == Offload::params && (r.zero == 1 || r.zero == 2); }},
     {"sequence_parallel", "parallelism_not_modelled",

@@ -5,6 +5,7 @@
 #include "probe/device/memory.h"
 #include "probe/initial_values.h"
 #include "probe/math/alibi.h"
+#include "probe/math/experts.h"
 #include "probe/math/images.h"
 #include "probe/math/relative_bucket.h"
 #include "probe/math/rotary.h"
@@ -118,6 +119,10 @@ void eye(Call& call) {
 
 void arange(Call& call) {
   generate<double>(call, call.out[0], Index{});
+}
+
+void experts_in_turn(Call& call) {
+  generate<double>(call, call.out[0], math::ExpertsInTurn(call.attr, call.out[0].last_size()));
 }
 
 void fill_ones(Call& call) {

@@ -235,6 +235,7 @@ struct OfInteger {
 
   LEDGER_DEVICE_ONLY double value(std::int64_t x) const {
     if (op == OpKind::floor_divide) return static_cast<double>(x / operand);  // places: never negative
+    if (op == OpKind::remainder) return static_cast<double>(x % operand);
     if (op == OpKind::less) return x < operand ? 1.0 : 0.0;
     if (op == OpKind::at_least) return x >= operand ? 1.0 : 0.0;
     return (x == operand) == (op == OpKind::equal) ? 1.0 : 0.0;

@@ -20,6 +20,7 @@ void load_tokens(Call& call);
 void load_values(Call& call);
 void eye(Call& call);
 void arange(Call& call);
+void experts_in_turn(Call& call);
 void fill_ones(Call& call);
 void fill_zeros(Call& call);
 void fill(Call& call);
@@ -29,6 +30,7 @@ void nothing(Call& call);
 // collective.cc
 void gather_copy_in(Call& call);
 void all_gather(Call& call);
+void all_to_all(Call& call);
 void gather_copy_out(Call& call);
 void reduce_copy_in(Call& call);
 void reduce_scatter(Call& call);

@@ -34,6 +34,7 @@ void copy_from_host(KernelCall& call);
 // kernels_collective.cc
 void gather_copy_in(KernelCall& call);
 void all_gather(KernelCall& call);
+void all_to_all(KernelCall& call);
 void gather_copy_out(KernelCall& call);
 void reduce_copy_in(KernelCall& call);
 void reduce_scatter(KernelCall& call);
@@ -169,6 +170,8 @@ void scatter_value(KernelCall& call);
 void scatter_source(KernelCall& call);
 void sort(KernelCall& call);
 void floor_divide(KernelCall& call);
+void remainder(KernelCall& call);
+void experts_in_turn(KernelCall& call);
 void at_least(KernelCall& call);
 void less(KernelCall& call);
 void histc(KernelCall& call);

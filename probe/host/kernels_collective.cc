@@ -66,6 +66,15 @@ void all_reduce(KernelCall& call) {
   report(call, call.ranks->all_reduce(buffer_of(call.out[0]), static_cast<ReduceOp>(call.attr.i[0])));
 }
 
+void all_to_all(KernelCall& call) {
+  const HostView &in = call.in[0], &out = call.out[0];
+  if (!is_dense(in) || !is_dense(out)) call.error = kNotDense;
+  const bool fits = in.numel() == out.numel() && in.dtype == out.dtype && in.numel() % call.ranks->world() == 0;
+  if (!fits) call.error = kPartsDoNotFit;
+  if (call.error != nullptr) return;
+  report(call, call.ranks->all_to_all(buffer_of(in), buffer_of(out)));
+}
+
 void send(KernelCall& call) {
   if (!is_dense(call.in[0])) call.error = kNotDense;
   if (call.error != nullptr) return;

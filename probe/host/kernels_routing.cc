@@ -8,6 +8,7 @@
 #include "probe/host/gemm.h"
 #include "probe/host/kernels.h"
 #include "probe/host/strided_loop.h"
+#include "probe/math/experts.h"
 
 namespace ledger::host {
 namespace {
@@ -154,6 +155,15 @@ void sort(KernelCall& call) {
 
 void floor_divide(KernelCall& call) {
   map_ints(call, [&](std::int64_t x) { return x / call.attr.i[0]; });  // places: never negative
+}
+
+void remainder(KernelCall& call) {
+  map_ints(call, [&](std::int64_t x) { return x % call.attr.i[0]; });
+}
+
+void experts_in_turn(KernelCall& call) {
+  const math::ExpertsInTurn turn(call.attr, call.out[0].last_size());
+  generate<double>(call.out[0], [&](std::uint64_t i) { return turn(i); });
 }
 
 void at_least(KernelCall& call) {

@@ -19,13 +19,14 @@ struct NotRun {
 
 constexpr NotRun kNotRun[] = {
     {"sequences (cp)", [](const Recipe& r) { return r.cp != 1; }},
-    {"experts (ep)", [](const Recipe& r) { return r.ep != 1; }},
 };
 
 std::string what_is_not_run(const Recipe& recipe) {
   for (const NotRun& one : kNotRun) {
     if (one.holds(recipe))
-      return std::string("probe runs ranks that share data (dp), matrices (tp) and layers (pp); this recipe's share ") +
+      return std::string(
+                 "probe runs ranks that share data (dp), matrices (tp), layers (pp) and experts (ep); this recipe's "
+                 "share ") +
              one.how + ", too. Use --dry-run";
   }
   return "";
@@ -63,7 +64,7 @@ bool name_file_after_rank(std::string& path, const RankChoice& choice) {
 }
 
 std::uint64_t world_of(const Recipe& recipe) {
-  return times(times(times(recipe.dp, recipe.tp), times(recipe.pp, recipe.cp)), recipe.ep);
+  return times(times(recipe.dp, recipe.tp), times(recipe.pp, recipe.cp));
 }
 
 RankChoice stand_in_for(const std::string& as_rank, const Recipe& recipe,

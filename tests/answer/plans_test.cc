@@ -98,6 +98,47 @@ TEST(StepTime, WhatLeavesTheMachineGoesAtTheNetworksRate) {
   EXPECT_FALSE(step_time(llama_8b(), r));
 }
 
+ModelConfig mixtral() {
+  return config_of(parsed(
+      R"({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+          "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "num_local_experts": 8,
+          "num_experts_per_tok": 2})"));
+}
+
+// By hand: attention has 41 943 040 weights, the two experts of a token 3 x 4096 x 14336 each.
+TEST(StepTime, ATokenGoesThroughItsExpertsAlone) {
+  Recipe r = megatron();
+  r.etp = 1;
+  const auto alone = step_time(mixtral(), r);
+  ASSERT_TRUE(alone);
+  const double layer = 2.0 * (41943040 + 2 * 176160768) + 2.0 * 4096 * 4096, head = 2.0 * 4096 * 32000;
+  EXPECT_DOUBLE_EQ(alone->compute, 4096 * (32 * 3 * layer + 3 * head) / 989.4e12);
+  EXPECT_EQ(alone->tensor_bytes, 0u);
+  EXPECT_EQ(expert_parameters(mixtral()), std::uint64_t{32} * 8 * 176160768);
+  // Two rows a token out and back in each pass, 3/4 of them to others.
+  r.dp = r.ep = 4;
+  const auto spread = step_time(mixtral(), r);
+  EXPECT_EQ(spread->tensor_bytes, std::uint64_t{32} * 2 * 2 * 2 * (4096 * 4096 * 2) * 3 / 4);
+  // Nobody else has the same experts.
+  const std::uint64_t others = 32 * 41943040ull + 2 * 32000 * 4096ull;
+  EXPECT_EQ(spread->data_bytes, others * 6 * 3 / 4);
+}
+
+TEST(Plans, SpreadExpertsWhereTheyFitNoCard) {
+  const Result<Plans> found = find_plans(mixtral(), megatron(), {.gpus = 16, .global_batch = 64});
+  ASSERT_TRUE(found.ok());
+  ASSERT_FALSE(found.value().plans.empty());
+  bool spread = false;
+  for (const Plan& plan : found.value().plans) {
+    spread = spread || plan.recipe.ep > 1;
+    const Result<Prediction> run = predict_run(mixtral(), plan.recipe);
+    ASSERT_TRUE(run.ok());
+    EXPECT_EQ(run.value().verdict.answer, Answer::fits);
+    EXPECT_EQ(run.value().replay.peak_allocated_bytes, plan.allocated_bytes);
+  }
+  EXPECT_TRUE(spread);
+}
+
 TEST(Plans, AreValidFitAndComeQuickestFirst) {
   const Result<Plans> found = find_plans(llama_8b(), megatron(), {.gpus = 16, .global_batch = 64});
   ASSERT_TRUE(found.ok());
@@ -160,6 +201,7 @@ TEST(Plans, QuestionsThatHaveNoAnswerSayWhy) {
   EXPECT_EQ(find_plans(config, r, {}).problem().expected, "plans_need_link_rates");
   ModelConfig experts = config;
   experts.moe.experts = 8;
+  experts.style.routing = Routing::every_expert;
   EXPECT_EQ(find_plans(experts, megatron(), {}).problem().expected, "megatron_builds_gpt_and_llama");
   // 7 GPUs and 5 sequences: no combination divides both.
   const Result<Plans> none = find_plans(config, megatron(), {.gpus = 7, .global_batch = 5});

@@ -72,11 +72,19 @@ TEST(RoutingKernels, WholeNumbers) {
   const TestTensor x = dense(DType::i64, {5}, {0, 1, 2, 3, 7});
   EXPECT_EQ(run_op(OpKind::floor_divide, {x}, {empty(DType::i64, {5})}, {0, {2, 0}})[0].values(),
             (std::vector<double>{0, 0, 1, 1, 3}));
+  EXPECT_EQ(run_op(OpKind::remainder, {x}, {empty(DType::i64, {5})}, {0, {3, 0}})[0].values(),
+            (std::vector<double>{0, 1, 2, 0, 1}));
   EXPECT_EQ(run_op(OpKind::at_least, {x}, {empty(DType::boolean, {5})}, {0, {3, 0}})[0].values(),
             (std::vector<double>{0, 0, 0, 1, 1}));
   const TestTensor experts = dense(DType::i32, {5}, {0, 3, 3, 1, 4});
   EXPECT_EQ(run_op(OpKind::histc, {experts}, {empty(DType::i32, {4})})[0].values(), (std::vector<double>{1, 1, 0, 2}))
       << "what lies beyond the last bin is not counted";
+}
+
+// Three places of two sequences, two experts each: every expert of three gets as many tokens, in both sequences alike.
+TEST(RoutingKernels, ExpertsInTurn) {
+  EXPECT_EQ(run_op(OpKind::experts_in_turn, {}, {empty(DType::i64, {6, 2})}, {0, {3, 2}})[0].values(),
+            (std::vector<double>{0, 1, 0, 1, 2, 0, 2, 0, 1, 2, 1, 2}));
 }
 
 TEST(RoutingKernels, IndexPutUndoesAnOrder) {

@@ -24,12 +24,26 @@ constexpr const char* kMegatronGpt =
 constexpr const char* kMegatronDropped =
     R"({"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 4, "vocab_size": 100,
   "n_positions": 16, "resid_pdrop": 0.2, "embd_pdrop": 0.1, "attn_pdrop": 0})";
+constexpr const char* kMegatronMixtral = R"({"model_type": "mixtral", "hidden_size": 24, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 20, "vocab_size": 100,
+  "num_local_experts": 4, "num_experts_per_tok": 2})";
+// Heads with norms, and plain layers between those with experts.
+constexpr const char* kMegatronQwen3Moe = R"({"model_type": "qwen3_moe", "hidden_size": 24, "num_hidden_layers": 2,
+  "head_dim": 8, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 36, "vocab_size": 100,
+  "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 10, "norm_topk_prob": true,
+  "decoder_sparse_step": 2})";
+// Probabilities of all experts, and one with a gate that every token visits.
+constexpr const char* kMegatronQwen2Moe = R"({"model_type": "qwen2_moe", "hidden_size": 24, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 36, "vocab_size": 128,
+  "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "shared_expert_intermediate_size": 14})";
 
 struct MegatronStep {
   const char* name;
   const char* config;
   bool fusion = true;
   Checkpointing checkpointing = Checkpointing::none;
+  bool rope_fusion = true;
+  std::uint64_t rotary_dim = 0;
 };
 
 void PrintTo(const MegatronStep& step, std::ostream* out) {
@@ -41,7 +55,15 @@ constexpr MegatronStep kMegatronSteps[] = {
     {"llama_unfused", kMegatronLlama, false},
     {"llama_core_recomputed", kMegatronLlama, true, Checkpointing::selective},
     {"llama_recomputed", kMegatronLlama, true, Checkpointing::full},
+    {"llama_plain_rope", kMegatronLlama, true, Checkpointing::none, false},
+    {"llama_turned_in_part", kMegatronLlama, true, Checkpointing::none, true, 4},
+    {"llama_turned_in_part_plain_rope", kMegatronLlama, true, Checkpointing::full, false, 4},
     {"qwen2", kMegatronQwen2},
+    {"mixtral", kMegatronMixtral},
+    {"mixtral_unfused", kMegatronMixtral, false},
+    {"mixtral_recomputed", kMegatronMixtral, true, Checkpointing::full},
+    {"qwen3_moe", kMegatronQwen3Moe},
+    {"qwen2_moe", kMegatronQwen2Moe},
     {"gpt", kMegatronGpt},
     {"gpt_unfused", kMegatronGpt, false},
     {"gpt_recomputed", kMegatronGpt, true, Checkpointing::full},
@@ -51,8 +73,9 @@ constexpr MegatronStep kMegatronSteps[] = {
 class MegatronRuns : public testing::TestWithParam<MegatronStep> {
  protected:
   static Trace traced(std::uint32_t steps, std::uint64_t micro_batches, double max_grad_norm = 0) {
-    const Result<ModelConfig> config = read_model_config(GetParam().config);
+    Result<ModelConfig> config = read_model_config(GetParam().config);
     EXPECT_TRUE(config.ok());
+    if (GetParam().rotary_dim != 0) config.value().rotary_dim = GetParam().rotary_dim;
     Recipe recipe;
     recipe.stack = Stack::megatron;
     recipe.precision = Precision::megatron_bf16;
@@ -68,6 +91,7 @@ class MegatronRuns : public testing::TestWithParam<MegatronStep> {
     options.max_grad_norm = max_grad_norm;
     MegatronRun run = megatron_run(options);
     run.gradient_accumulation_fusion = GetParam().fusion;
+    run.rope_fusion = GetParam().rope_fusion;
     Result<Trace> trace = trace_megatron(config.value(), recipe, 0, run);
     EXPECT_TRUE(trace.ok()) << (trace.ok() ? "" : trace.problem().where + ": " + trace.problem().expected);
     if (!trace.ok()) return {};
@@ -84,16 +108,21 @@ class MegatronRuns : public testing::TestWithParam<MegatronStep> {
     return result;
   }
 
-  // The main gradients of all parameters in a row, after the first backward pass.
-  static std::vector<double> gradients(const Trace& trace) {
-    std::vector<double> all;
+  // The main gradients of all parameters in a row, and of all experts', after the first backward pass.
+  struct MainGradients {
+    std::vector<double> of_all, of_experts;
+  };
+  static MainGradients gradients(const Trace& trace) {
+    MainGradients main;
     run(trace, [&](const HostExecutor& executor, std::uint32_t phase) {
-      if (!all.empty() || !trace.phases[phase].ends_with("backward")) return;
+      if (!main.of_all.empty() || !trace.phases[phase].ends_with("backward")) return;
       for (StorageId id = 0; id < trace.storages.size(); ++id) {
-        if (trace.names[trace.storages[id].scope] == "main_grads") all = executor.read(id);
+        const std::string& name = trace.names[trace.storages[id].scope];
+        if (name == "main_grads") main.of_all = executor.read(id);
+        if (name == "expert_main_grads") main.of_experts = executor.read(id);
       }
     });
-    return all;
+    return main;
   }
 };
 
@@ -102,16 +131,18 @@ INSTANTIATE_TEST_SUITE_P(All, MegatronRuns, testing::ValuesIn(kMegatronSteps),
 
 TEST_P(MegatronRuns, GradientsAreTheSlopeOfTheLoss) {
   const Trace trace = traced(1, 1);
-  const std::vector<double> flat = gradients(trace);
+  const MainGradients main = gradients(trace);
   double stated = 0;
-  std::size_t at = 0;
+  std::size_t at = 0, at_expert = 0;
   for (std::size_t number = 0; number < trace.parameters.size(); ++number) {
     const std::uint64_t elements = trace.storages[trace.parameters[number].storage].shape.numel();
+    const bool expert = trace.parameters[number].name.find(".mlp.experts.") != std::string::npos;
     for (std::size_t i = 0; i < elements; ++i)
-      stated += flat.at(at++) * direction(number, i);
+      stated += (expert ? main.of_experts.at(at_expert++) : main.of_all.at(at++)) * direction(number, i);
   }
-  EXPECT_EQ(at, flat.size());
-  const double measured = measured_slope(trace, 1e-5);
+  EXPECT_EQ(at, main.of_all.size());
+  EXPECT_EQ(at_expert, main.of_experts.size());
+  const double measured = measured_slope(trace, 5e-6);
   EXPECT_NEAR(stated, measured, 1e-7 * std::abs(measured));
 }
 

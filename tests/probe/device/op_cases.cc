@@ -605,6 +605,8 @@ void Maker::routing() {
   const TestTensor keys = ids({n}, experts);
   add("", OpKind::sort, {keys}, {like(keys, DType::i64), like(keys, DType::i64)});
   add("", OpKind::floor_divide, {keys}, {like(keys, DType::i64)}, {0, {3, 0}});
+  add("", OpKind::remainder, {keys}, {like(keys, DType::i64)}, {0, {3, 0}});
+  add("", OpKind::experts_in_turn, {}, {like(ids({12, chosen}, 2), DType::i64)}, {0, {5, 3}});
   for (const OpKind op : {OpKind::at_least, OpKind::less})
     add("", op, {keys}, {like(keys, DType::boolean)}, {0, {4, 0}});
   TestTensor numbers = random(DType::i32, {n}, 0, static_cast<double>(experts) + 2);
@@ -717,6 +719,7 @@ void Maker::collectives() {
     add(type, OpKind::reduce_copy_in, {reversed, row}, {like(parts, DType::f32)});
     add("flat " + type, OpKind::reduce_copy_in, {matrix, row}, {like(flat_parts, dtype)}, kFlat);
     add(type, OpKind::reduce_scatter, {random(dtype, {12})}, {like(random(dtype, {4}), dtype)});
+    add(type, OpKind::all_to_all, {random(dtype, {12})}, {like(random(dtype, {12}), dtype)});
     const TestTensor held = random(dtype, {9});
     add(type, OpKind::all_reduce, {held}, {held});
     add(type, OpKind::send, {held}, {}, {0, {2, 0}});

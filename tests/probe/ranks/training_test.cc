@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "core/parallel/mesh_of.h"
 #include "forked_ranks.h"
 #include "probe/host/run_host.h"
 #include "probe/measured.h"
@@ -38,6 +39,16 @@ constexpr const char* kMegatronGpt = R"({"model_type": "gpt2", "n_embd": 24, "n_
 constexpr const char* kExperts = R"({"model_type": "mixtral", "hidden_size": 18, "num_hidden_layers": 2,
   "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 11, "vocab_size": 61,
   "num_local_experts": 3, "num_experts_per_tok": 2})";
+constexpr const char* kMegatronMixtral = R"({"model_type": "mixtral", "hidden_size": 24, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 12, "vocab_size": 512,
+  "num_local_experts": 4, "num_experts_per_tok": 2})";
+constexpr const char* kMegatronQwen3Moe = R"({"model_type": "qwen3_moe", "hidden_size": 24, "num_hidden_layers": 2,
+  "head_dim": 8, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 36, "vocab_size": 512,
+  "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "norm_topk_prob": true,
+  "decoder_sparse_step": 2})";
+constexpr const char* kMegatronQwen2Moe = R"({"model_type": "qwen2_moe", "hidden_size": 24, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 36, "vocab_size": 512,
+  "num_experts": 4, "num_experts_per_tok": 1, "moe_intermediate_size": 10, "shared_expert_intermediate_size": 14})";
 // Images of 56 by 56 pixels, four tokens in windows of one.
 constexpr const char* kImages = R"({"model_type": "qwen2_5_vl", "image_token_id": 7, "text_config": {"hidden_size": 18,
   "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 35, "vocab_size": 61,
@@ -98,6 +109,13 @@ constexpr void megatron(Recipe& r, std::uint64_t tp, std::uint64_t pp) {
   r.tp = tp;
   r.pp = pp;
   r.micro_batches = 3;
+}
+
+constexpr void experts(Recipe& r, std::uint64_t tp, std::uint64_t pp, std::uint64_t ep, std::uint64_t etp) {
+  megatron(r, tp, pp);
+  r.sequence_parallel = tp > 1;
+  r.ep = ep;
+  r.etp = etp;
 }
 
 constexpr Shared kShared[] = {
@@ -166,6 +184,37 @@ constexpr Shared kShared[] = {
      [](Recipe& r) {
        megatron(r, 2, 2);
        r.sequence_parallel = true;
+     }},
+    {"megatron_experts_in_one_place", kMegatronMixtral, [](Recipe& r) { megatron(r, 1, 1); }},
+    {"megatron_ep2", kMegatronMixtral, [](Recipe& r) { experts(r, 1, 1, 2, 0); }},
+    {"megatron_ep4", kMegatronMixtral, [](Recipe& r) { experts(r, 1, 1, 4, 0); }},
+    {"megatron_ep2_zero1", kMegatronMixtral,
+     [](Recipe& r) {
+       experts(r, 1, 1, 2, 0);
+       r.zero = 1;
+     }},
+    {"megatron_ep2_recomputed", kMegatronQwen3Moe,
+     [](Recipe& r) {
+       experts(r, 1, 1, 2, 0);
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"megatron_tp2_experts", kMegatronMixtral, [](Recipe& r) { experts(r, 2, 1, 1, 0); }},
+    {"megatron_tp2_ep2_zero1", kMegatronQwen3Moe,
+     [](Recipe& r) {
+       experts(r, 2, 1, 2, 0);
+       r.zero = 1;
+     }},
+    {"megatron_tp2_ep2_etp1", kMegatronQwen2Moe, [](Recipe& r) { experts(r, 2, 1, 2, 1); }},
+    {"megatron_tp2_ep2_etp1_zero1", kMegatronMixtral,
+     [](Recipe& r) {
+       experts(r, 2, 1, 2, 1);
+       r.zero = 1;
+     }},
+    {"megatron_etp2_of_data_ranks", kMegatronMixtral, [](Recipe& r) { experts(r, 1, 1, 1, 2); }},
+    {"megatron_pp2_ep2", kMegatronQwen3Moe,
+     [](Recipe& r) {
+       experts(r, 1, 2, 2, 0);
+       r.zero = 1;
      }},
     {"tp2", kCuttable, [](Recipe& r) { tensor(r, 2); }},
     {"tp4", kCuttable, [](Recipe& r) { tensor(r, 4); }},
@@ -348,8 +397,9 @@ std::vector<Case> cases() {
     shared.set(recipe);
     for (const std::uint64_t world : {2u, 4u}) {
       const std::uint64_t model = recipe.tp * recipe.pp;
+      const std::uint64_t of_experts = recipe.ep * expert_tensor_ranks(recipe) * recipe.pp;
       const bool shards_nothing = recipe.fsdp != 0 && world == model;
-      if (world % model == 0 && !shards_nothing) all.push_back({shared, world});
+      if (world % model == 0 && world % of_experts == 0 && !shards_nothing) all.push_back({shared, world});
     }
   }
   return all;
@@ -482,7 +532,8 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   const auto& [shared, world] = GetParam();
   Recipe one = recipe();
   one.batch = world / (one.tp * one.pp);
-  one.tp = one.pp = 1;
+  one.tp = one.pp = one.ep = 1;
+  one.etp = 0;
   one.sequence_parallel = false;
   one.pipeline_schedule = PipelineSchedule::one_f_one_b;
   one.fsdp = one.zero = 0;

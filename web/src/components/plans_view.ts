@@ -14,6 +14,7 @@ import './problem_note.js';
 const MOST = { gpus: 2 ** 20, global_batch: 2 ** 24 } as const; // core/answer/plans.cc
 type Field = keyof typeof MOST;
 const CUTS = ['tp', 'pp', 'cp', 'dp'] as const;
+const SHOWN = [...CUTS, 'ep'] as const; // experts are spread over the same GPUs once more
 const PARTS = ['compute', 'tensor', 'context', 'pipeline', 'bubble', 'data'] as const;
 
 @customElement('ml-plans')
@@ -97,7 +98,7 @@ export class PlansView extends LedgerElement {
   private row({ time, allocated_bytes: peak, recipe }: Plan, { measured_over_computed: [low, high] }: Plans): TemplateResult {
     const { i18n } = this;
     const count = (key: string): string => i18n.format.count(Number(recipe[key]));
-    const cut = CUTS.filter((key) => Number(recipe[key]) > 1).map((key) => i18n.t(`plans.cut.${key}`, { n: count(key) })).join(', ');
+    const cut = SHOWN.filter((key) => Number(recipe[key]) > 1).map((key) => i18n.t(`plans.cut.${key}`, { n: count(key) })).join(', ');
     const schedule = recipe['pipeline_schedule'] === 'interleaved' ? `, ${i18n.t('plans.interleaved')}` : '';
     const second = (value: number): string => Number(value.toPrecision(2)).toLocaleString(i18n.lang);
     return html`<tr><th scope="row">${cut}${schedule}</th>

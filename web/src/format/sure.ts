@@ -5,7 +5,7 @@ import type { I18n } from '../i18n/i18n.js';
 import { digits } from './format.js';
 import { PUBLISHED, TRACES, type Spread } from '../state/evidence.js';
 
-const CUTS = ['dp', 'tp', 'pp', 'cp', 'ep'];
+const CUTS = ['dp', 'tp', 'pp', 'cp', 'ep', 'etp'];
 // Stacks whose modules the reference runs are of.
 const TRACED = ['hf', 'hf-4', 'torchtune'];
 

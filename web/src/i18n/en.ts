@@ -98,6 +98,7 @@ export const en = {
   'key.pp': 'Pipeline parallel',
   'key.cp': 'Context parallel',
   'key.ep': 'Expert parallel',
+  'key.etp': 'Tensor parallel within experts',
   'key.sequence_parallel': 'Sequence parallel',
   'key.zero': 'ZeRO stage',
   'key.reduce_bucket_size': 'ZeRO reduce bucket, elements (0: auto)',

@@ -38,6 +38,7 @@ export const helpEn = {
   pp: 'Layers divided over this many GPUs in a row.',
   cp: 'The sequence divided over this many GPUs.',
   ep: 'Experts divided over this many GPUs.',
+  etp: 'GPUs that cut the matrices of one expert. 0: as many as tp.',
   sequence_parallel: 'What tensor parallelism leaves whole is split along the sequence.',
   zero: 'DeepSpeed’s stages: split optimizer states, gradients, parameters.',
   reduce_bucket_size: 'DeepSpeed’s buffer through which gradients are reduced; 0: the hidden size squared, as Trainer’s “auto”.',

@@ -40,6 +40,7 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   pp: '按层切分到多少张 GPU 上。',
   cp: '把序列切分到多少张 GPU 上。',
   ep: '把专家切分到多少张 GPU 上。',
+  etp: '切分一个专家矩阵的 GPU 数。0 即与 tp 相同。',
   sequence_parallel: '张量并行未切分的部分沿序列切分。',
   zero: 'DeepSpeed 的阶段：依次切分优化器状态、梯度、参数。',
   reduce_bucket_size: 'DeepSpeed 归约梯度所用的缓冲区；0 表示隐藏维度的平方，即 Trainer 的 “auto”。',

@@ -100,6 +100,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.pp': '流水线并行',
   'key.cp': '上下文并行',
   'key.ep': '专家并行',
+  'key.etp': '专家内的张量并行',
   'key.sequence_parallel': '序列并行',
   'key.zero': 'ZeRO 阶段',
   'key.reduce_bucket_size': 'ZeRO 归约桶，元素数（0 为自动）',

@@ -11,7 +11,7 @@ const GENERATING = ['new_tokens', 'weights', 'kv_cache', 'prefill_logits', 'no_g
 const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'decoder_seq', 'grad_accum', 'keep_outputs', 'offload', 'compile', 'float8'];
 const MORE = ['task', 'stack', 'decoder_seq', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'float8', 'keep_outputs', 'images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const GPUS = [
-  'dp', 'tp', 'pp', 'cp', 'ep', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
+  'dp', 'tp', 'pp', 'cp', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
   'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter',
   'prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size',
 ];

@@ -38,6 +38,7 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   pp: 'https://docs.pytorch.org/docs/stable/distributed.pipelining.html',
   cp: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/context_parallel.html',
   ep: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/moe.html',
+  etp: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/moe.html',
   sequence_parallel: 'https://arxiv.org/abs/2205.05198',
   zero: 'https://www.deepspeed.ai/tutorials/zero/',
   reduce_bucket_size: 'https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training',

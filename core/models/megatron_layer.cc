@@ -1,0 +1,164 @@
+// megatron_layer.cc - a layer's forward: attention, then an MLP or experts.
+#include <cmath>
+
+#include "core/models/megatron.h"
+#include "core/models/megatron_tensors.h"
+
+namespace ledger {
+
+void MegatronStage::ensure_workspace() const {
+  if (te_workspace_ || o_.te_workspace == 0) return;
+  const Tape::Scope scope(tape_, "te_workspace", Tape::Scope::Below::nothing);
+  const Tape::In in(tape_, Category::workspace);
+  te_workspace_ = tape_.empty(OpKind::workspace, {{o_.te_workspace, Sym::none}}, DType::u8);
+}
+
+// get_cublas_workspace with grouped_gemm: one for each stream that groups are computed on.
+void MegatronStage::ensure_grouped_workspaces() const {
+  if (grouped_workspaces_[0] || o_.te_workspace == 0) return;
+  const Tape::Scope scope(tape_, "te_workspace", Tape::Scope::Below::nothing);
+  const Tape::In in(tape_, Category::workspace);
+  for (Tensor& workspace : grouped_workspaces_)
+    workspace = tape_.empty(OpKind::workspace, {{o_.te_workspace, Sym::none}}, DType::u8);
+}
+
+megatron::Sharing MegatronStage::sharing(const Tensor& weight) const {
+  return {o_.tp, o_.sequence_parallel, weight ? gradients_.of(weight) : Tensor()};
+}
+
+Tensor MegatronStage::ln_linear(const LnLinear& m, const Tensor& x) const {
+  ensure_workspace();
+  const Tape::Scope scope(tape_, m.name);
+  return megatron::norm_linear(x, {m.norm, c_.rms_norm_eps}, m.weight, m.bias, sharing(m.weight));
+}
+
+// [s, b, n, d], each head by itself.
+Tensor MegatronStage::normed_heads(const LnLinear& m, const Tensor& x) const {
+  const Tape::Scope scope(tape_, m.name);
+  const Tensor heads = view(x, {x.dim(0), megatron::times_dim(x.dim(1), x.dim(2)), x.dim(3)});
+  return view(megatron::norm_linear(heads, {m.norm, c_.rms_norm_eps}, Tensor(), Tensor(), {}), x.shape());
+}
+
+Tensor MegatronStage::row_linear(const Tensor& x, const Tensor& weight, const char* name) const {
+  const Tape::Scope scope(tape_, name);
+  return megatron::row_linear(x, weight, sharing(weight));
+}
+
+Tensor MegatronStage::bias_dropout_add(const Tensor& x, const Tensor& bias, const Tensor& residual) const {
+  const Tape::Scope scope(tape_, "bias_dropout_add");
+  if (!bias && c_.residual_dropout == 0) return residual + x;
+  return megatron::bias_dropout_add(x, bias, residual, c_.residual_dropout);
+}
+
+// UnfusedDotProductAttention: scores, probabilities and dropped probabilities [b n, s, s] in 16 bits. q, k, v [s, b, n,
+// d]; keys and values are repeated for every query head.
+Tensor MegatronStage::unfused(const Tensor& q, const Tensor& k, const Tensor& v) const {
+  const Dim heads = megatron::times_dim(b_, np_);
+  const Shape folded{s_, heads, d_};
+  const auto widened = [&](const Tensor& x) {
+    if (ng_.size == np_.size) return transpose(reshape(x, folded), 0, 1);
+    const Dim each{np_.size / ng_.size, Sym::none};
+    const Tensor copies = contiguous(expand(unsqueeze(x, 3), {s_, b_, ng_, each, d_}));
+    return transpose(reshape(copies, folded), 0, 1);
+  };
+  const Tensor query = transpose(reshape(q, folded), 0, 1);
+  const Tensor key = transpose(widened(k), 1, 2);
+  Tensor probabilities;
+  {
+    const Tensor scores = bmm(query, key);
+    probabilities = softmax(scores, scores.dtype());
+  }
+  probabilities = dropout(probabilities, c_.attention_dropout);
+  Tensor context;
+  {
+    const Tensor value = widened(v);
+    context = bmm(probabilities, value);
+  }
+  context = transpose(transpose(view(context, {b_, np_, s_, d_}), 1, 2), 0, 1);
+  return reshape(contiguous(context), {s_, b_, megatron::times_dim(np_, d_)});
+}
+
+Tensor MegatronStage::core_attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
+  const Tape::Scope scope(tape_, "core_attention");
+  if (o_.attention == Attention::eager) return unfused(q, k, v);
+  const auto by_head = [](const Tensor& x) { return transpose(transpose(x, 0, 1), 1, 2); };  // [b, n, s, d]
+  const Tensor query = by_head(q), key = by_head(k), value = by_head(v);
+  const Tensor out = cudnn_attention(query, key, value, 0, c_.attention_dropout);
+  return reshape(transpose(transpose(out, 1, 2), 0, 1), {s_, b_, megatron::times_dim(np_, d_)});
+}
+
+Tensor MegatronStage::turned(const Tensor& x) const {
+  return o_.rope_fusion ? megatron::fused_rope(x, frequencies_) : megatron::plain_rope(x, angles_);
+}
+
+// SelfAttention.forward: the product is cut by groups; DotProductAttention makes q, k and v contiguous, unless those of
+// every head lie side by side, a layout that it knows (sbh3d).
+Tensor MegatronStage::attention(const Layer& layer, const Tensor& product) const {
+  const Dim each{np_.size / ng_.size, Sym::none}, width = megatron::times_dim(each, d_);
+  const Dim group{plus(width.size, times(2, d_.size)), Sym::none};
+  Tensor q, k, v;
+  {
+    const Tensor mixed = view(product, {s_, b_, ng_, group});
+    megatron::Heads heads = megatron::split_qkv(mixed, width, d_);
+    q = reshape(heads.q, {s_, b_, np_, d_});
+    k = std::move(heads.k);
+    v = std::move(heads.v);
+  }
+  if (layer.q_norm.norm) {
+    q = normed_heads(layer.q_norm, q);
+    k = normed_heads(layer.k_norm, contiguous(k));
+  }
+  const bool rotary = c_.style.position == Position::rotary;
+  if (rotary) {
+    q = turned(q);
+    k = turned(k);
+  }
+  const bool side_by_side = !rotary && each.size == 1;
+  if (!side_by_side) {
+    q = contiguous(q);
+    k = contiguous(k);
+    v = contiguous(v);
+  }
+  if (o_.checkpointing != Checkpointing::selective) return core_attention(q, k, v);
+  return tape_.checkpoint([this, q, k, v] { return core_attention(q, k, v); });  // recompute_modules: core_attn
+}
+
+Tensor MegatronStage::activate_fused(const Tensor& x, const Tensor& bias) const {
+  const Tape::Scope scope(tape_, "activation");
+  return megatron::bias_activation(x, bias, c_.style.feed == Feed::gated);
+}
+
+Tensor MegatronStage::feed_forward(const Layer& layer, const Tensor& x) const {
+  Tensor inner = ln_linear(layer.fc1, x);
+  if (layer.experts) {
+    ensure_grouped_workspaces();
+    return layer.experts->forward(inner);
+  }
+  inner = activate_fused(inner, layer.fc1_bias);
+  return row_linear(inner, layer.fc2, "linear_fc2");
+}
+
+// TransformerLayer.forward.
+Tensor MegatronStage::layer_forward(const Layer& layer, const Tensor& x) const {
+  Tensor hidden;
+  {
+    Tensor out;
+    {
+      Tensor product = ln_linear(layer.qkv, x);
+      const Tape::Scope scope(tape_, "self_attention");
+      out = attention(layer, product);
+    }
+    out = row_linear(out, layer.proj, "linear_proj");
+    hidden = bias_dropout_add(out, layer.proj_bias, x);
+  }
+  const Tensor out = feed_forward(layer, hidden);
+  return bias_dropout_add(out, layer.fc2_bias, hidden);
+}
+
+// recompute_method uniform, one layer at a time: CheckpointFunction is reentrant.
+Tensor MegatronStage::run_layer(const Layer& layer, const Tensor& x) const {
+  if (o_.checkpointing != Checkpointing::full) return layer_forward(layer, x);
+  return tape_.checkpoint_reentrant([this, &layer](const Tensor& input) { return layer_forward(layer, input); }, x);
+}
+
+}  // namespace ledger
