@@ -23,7 +23,7 @@ const MEGATRON: Format = {
   base: () => ({ stack: 'megatron', precision: 'fp32', attention: 'flash', loss: 'vocab_parallel' }),
   rows: [
     counts('micro-batch-size', 'batch'), counts('seq-length', 'seq'),
-    counts('tensor-model-parallel-size', 'tp'), counts('pipeline-model-parallel-size', 'pp'), counts('context-parallel-size', 'cp'), counts('expert-model-parallel-size', 'ep'),
+    counts('tensor-model-parallel-size', 'tp'), counts('pipeline-model-parallel-size', 'pp'), counts('context-parallel-size', 'cp'), counts('expert-model-parallel-size', 'ep'), counts('expert-tensor-parallel-size', 'etp'),
     flag('sequence-parallel', { sequence_parallel: true }), flag('bf16', { precision: 'megatron-bf16' }), notModelled('fp16'), notModelled('fp8-format'), notModelled('fp8-hybrid'),
     choice('main-grads-dtype', { fp32: {}, bf16: { precision: 'megatron-bf16-bf16grad' } }), flag('use-distributed-optimizer', { zero: 1 }),
     flag('recompute-activations', { checkpointing: 'selective' }), choice('recompute-granularity', { full: { checkpointing: 'full' }, selective: { checkpointing: 'selective' } }),
@@ -31,7 +31,8 @@ const MEGATRON: Format = {
     { key: 'num-layers-per-virtual-pipeline-stage', says: () => ({ pipeline_schedule: 'interleaved' }) },
     choice('optimizer', { adam: { optimizer: 'adamw_fused' }, sgd: { optimizer: 'sgd_momentum' } }),
     { key: 'global-batch-size', says: (value, file) => microBatches(count(value), file) },
-    ...['num-experts', 'optimizer-cpu-offload', 'overlap-param-gather', 'use-torch-fsdp2', 'use-megatron-fsdp', 'decoder-first-pipeline-num-layers', 'decoder-last-pipeline-num-layers', 'hidden-dropout', 'attention-dropout'].map(
+    choice('moe-token-dispatcher-type', { alltoall: {} }), choice('moe-router-load-balancing-type', { aux_loss: {} }),
+    ...['optimizer-cpu-offload', 'moe-shared-expert-intermediate-size', 'moe-expert-capacity-factor', 'moe-permute-fusion', 'moe-router-dtype', 'moe-layer-freq', 'multi-latent-attention', 'overlap-param-gather', 'use-torch-fsdp2', 'use-megatron-fsdp', 'decoder-first-pipeline-num-layers', 'decoder-last-pipeline-num-layers', 'hidden-dropout', 'attention-dropout'].map(
       (key) => notModelled(key, (value) => numeric(value) !== 0),
     ),
   ],
@@ -48,20 +49,24 @@ function microBatches(global: number | undefined, file: Values): Recipe | undefi
 
 // The model as Hugging Face would write it; undefined where it is none of the families known there.
 function configOf(file: Values): string | undefined {
-  const known = isOn(file['swiglu']) && text(file['normalization']) === 'RMSNorm' && file['num-experts'] === undefined && count(file['vocab-size']) !== undefined;
-  if (!known) return undefined;
+  const known = isOn(file['swiglu']) && text(file['normalization']) === 'RMSNorm' && count(file['vocab-size']) !== undefined;
+  const experts = count(file['num-experts']);
+  if (!known || (experts !== undefined && OTHER_EXPERTS.some((key) => file[key] !== undefined))) return undefined;
   const heads = count(file['num-attention-heads']);
   const hidden = count(file['hidden-size']);
   const config = {
-    model_type: 'llama', hidden_size: hidden, num_hidden_layers: count(file['num-layers']), num_attention_heads: heads,
+    model_type: experts === undefined ? 'llama' : 'mixtral', hidden_size: hidden, num_hidden_layers: count(file['num-layers']), num_attention_heads: heads,
     num_key_value_heads: isOn(file['group-query-attention']) ? count(file['num-query-groups']) ?? heads : heads,
     head_dim: count(file['kv-channels']), intermediate_size: count(file['ffn-hidden-size']) ?? (hidden === undefined ? undefined : hidden * 4),
     vocab_size: count(file['vocab-size']), max_position_embeddings: count(file['max-position-embeddings']), tie_word_embeddings: file['untie-embeddings-and-output-weights'] !== true,
   };
-  return JSON.stringify(config);
+  if (experts === undefined) return JSON.stringify(config);
+  return JSON.stringify({ ...config, intermediate_size: count(file['moe-ffn-hidden-size']) ?? config.intermediate_size, num_local_experts: experts, num_experts_per_tok: count(file['moe-router-topk']) ?? 2 });
 }
 
-const MODEL_FLAGS = ['num-layers', 'hidden-size', 'ffn-hidden-size', 'num-attention-heads', 'group-query-attention', 'num-query-groups', 'kv-channels', 'vocab-size', 'max-position-embeddings', 'swiglu', 'normalization', 'untie-embeddings-and-output-weights'];
+const MODEL_FLAGS = ['num-layers', 'hidden-size', 'ffn-hidden-size', 'num-attention-heads', 'group-query-attention', 'num-query-groups', 'kv-channels', 'vocab-size', 'max-position-embeddings', 'swiglu', 'normalization', 'untie-embeddings-and-output-weights', 'num-experts', 'moe-router-topk', 'moe-ffn-hidden-size'];
+// Experts that are not Mixtral's.
+const OTHER_EXPERTS = ['moe-shared-expert-intermediate-size', 'moe-layer-freq', 'multi-latent-attention', 'qk-layernorm', 'moe-router-pre-softmax', 'moe-router-num-groups'];
 
 export function readMegatron(source: string): Imported | undefined {
   const file = megatronFlags(source);
@@ -70,6 +75,6 @@ export function readMegatron(source: string): Imported | undefined {
   const config = configOf(file);
   const ofModel = MODEL_FLAGS.filter((key) => file[key] !== undefined);
   const notRead = imported.notRead.filter((key) => !MODEL_FLAGS.includes(key));
-  return config === undefined ? { ...imported, notRead, notModelled: [...ofModel.filter((key) => ['num-layers', 'hidden-size'].includes(key)), ...imported.notModelled] }
+  return config === undefined ? { ...imported, notRead, notModelled: [...ofModel.filter((key) => ['num-layers', 'hidden-size', 'num-experts'].includes(key)), ...imported.notModelled] }
     : { ...imported, config, used: [...ofModel, ...imported.used], notRead };
 }
