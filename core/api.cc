@@ -87,16 +87,32 @@ Result<std::uint64_t> number_of(const Json& request, const char* key, std::uint6
   return *number;
 }
 
-std::string answer_plans(const Json& request, const ModelConfig& config, const Recipe& recipe) {
+Result<PlanQuestion> question_of(const Json& request) {
   PlanQuestion question;
   const Result<std::uint64_t> gpus = number_of(request, "gpus", question.gpus);
-  if (!gpus.ok()) return answer(gpus.problem());
+  if (!gpus.ok()) return gpus.problem();
   const Result<std::uint64_t> batch = number_of(request, "global_batch", question.global_batch);
-  if (!batch.ok()) return answer(batch.problem());
-  question = {gpus.value(), batch.value()};
-  const Result<Plans> plans = find_plans(config, recipe, question);
-  if (!plans.ok()) return answer(plans.problem());
-  return wrap("advice", write_plans(plans.value(), question, *links_of(*find_gpu(recipe.gpu))));
+  if (!batch.ok()) return batch.problem();
+  question.gpus = gpus.value();
+  question.global_batch = batch.value();
+  if (const Json* stack = request.find("stack"); stack != nullptr && !stack->is_null()) {
+    const Result<Recipe> named = with_recipe_text(Recipe{}, "stack", stack->as_string().value_or(stack->brief()));
+    if (!named.ok()) return named.problem();
+    question.stack = named.value().stack;
+  }
+  return question;
+}
+
+std::string answer_plans(const Json& request, const ModelConfig& config, const Recipe& recipe, bool cards) {
+  const Result<PlanQuestion> question = question_of(request);
+  if (!question.ok()) return answer(question.problem());
+  const auto links = links_of(*find_gpu(recipe.gpu));
+  if (cards) {
+    const Result<Cards> found = find_cards(config, recipe, question.value());
+    return found.ok() ? wrap("advice", write_cards(found.value(), question.value(), *links)) : answer(found.problem());
+  }
+  const Result<Plans> found = find_plans(config, recipe, question.value());
+  return found.ok() ? wrap("advice", write_plans(found.value(), question.value(), *links)) : answer(found.problem());
 }
 
 }  // namespace
@@ -134,8 +150,8 @@ std::string advise(std::string_view text) {
     const Result<Solution> solution = solve(config, recipe, unknown);
     return solution.ok() ? wrap("advice", write_solution(solution.value(), unknown)) : answer(solution.problem());
   }
-  if (about == "plans") return answer_plans(request, config, recipe);
-  return answer({ProblemCode::not_one_of, "about", found->brief(), "changes|batch|seq|gpu|plans", ""});
+  if (about == "plans" || about == "cards") return answer_plans(request, config, recipe, about == "cards");
+  return answer({ProblemCode::not_one_of, "about", found->brief(), "changes|batch|seq|gpu|plans|cards", ""});
 }
 
 std::string compare(std::string_view text) {

@@ -70,19 +70,19 @@ std::uint64_t packed_attention(const View* qkv, const Attr& attr) {
   return count;
 }
 
-std::uint64_t flops_of(const Trace& trace, const Run& run) {
-  const View* in = &trace.views[run.first_view];
-  if (run.op == OpKind::packed_attention) return packed_attention(in, run.attr);
-  if (run.op == OpKind::packed_attention_backward) return times(2, packed_attention(in + 1, run.attr));
-  return flops_of_shapes(trace, run);
-}
-
 bool computes_again(const Trace& trace, const Run& run) {
   const View& out = trace.views[run.first_view + run.input_count()];
   return out.storage != kNoStorage && trace.storages[out.storage].category == Category::activations;
 }
 
 }  // namespace
+
+std::uint64_t flops_of_run(const Trace& trace, const Run& run) {
+  const View* in = &trace.views[run.first_view];
+  if (run.op == OpKind::packed_attention) return packed_attention(in, run.attr);
+  if (run.op == OpKind::packed_attention_backward) return times(2, packed_attention(in + 1, run.attr));
+  return flops_of_shapes(trace, run);
+}
 
 std::optional<StepFlops> step_flops(const Trace& trace) {
   if (!trace.has_operands) return std::nullopt;
@@ -96,7 +96,7 @@ std::optional<StepFlops> step_flops(const Trace& trace) {
     }
     if (event.type != EventType::run) continue;
     const Run& run = trace.runs[event.id];
-    const std::uint64_t count = flops_of(trace, run);
+    const std::uint64_t count = flops_of_run(trace, run);
     if (count == 0) continue;
     Flops& part = run.layer >= 0 ? flops.layers : flops.rest;
     std::uint64_t& sum = !backward ? part.forward : computes_again(trace, run) ? part.recompute : part.backward;

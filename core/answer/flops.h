@@ -29,4 +29,7 @@ struct StepFlops {
 // Of the first step. nullopt when the trace has no operands.
 std::optional<StepFlops> step_flops(const Trace& trace);
 
+// Of one operator.
+std::uint64_t flops_of_run(const Trace& trace, const Run& run);
+
 }  // namespace ledger

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/answer/count_report.h"
+#include "core/answer/data_parallel_time.h"
 #include "core/answer/prediction.h"
 #include "core/base/order.h"
 #include "core/models/megatron.h"
@@ -11,8 +13,6 @@
 namespace ledger {
 namespace {
 
-constexpr std::size_t kWanted = 8;         // plans that are shown
-constexpr std::uint64_t kMostTraced = 48;  // some 20 ms each
 constexpr std::uint64_t kMostParts = 16, kMostBatch = 8;
 
 // What a plan chooses. Each in turn needs less memory for a higher value, but `batch` more.
@@ -40,11 +40,6 @@ bool needs_more(const Choice& a, const Choice& than) {
          a.batch >= than.batch && kept_less(a.checkpointing) <= kept_less(than.checkpointing);
 }
 
-// Slower plans are worth telling when they need less by more than a hundredth.
-bool saves(Bytes plan, Bytes quicker) {
-  return plan < quicker - quicker / 100;
-}
-
 class Search {
  public:
   Search(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question)
@@ -68,7 +63,7 @@ class Search {
     Plans found;
     found.valid = choices_.size();
     for (const Choice& choice : choices_) {
-      if (found.plans.size() == kWanted) break;
+      if (found.plans.size() == question_.wanted) break;
       if (floor_of(choice) > usable_ || refuted(choice)) continue;
       if (found.traced == kMostTraced) {
         found.complete = false;
@@ -80,7 +75,7 @@ class Search {
       if (!allocated.ok()) return allocated.problem();
       if (allocated.value() == 0) {
         refuted_.push_back(choice);
-      } else if (found.plans.empty() || saves(allocated.value(), found.plans.back().allocated_bytes)) {
+      } else if (found.plans.empty() || needs_less(allocated.value(), found.plans.back().allocated_bytes)) {
         found.plans.push_back({recipe, choice.time, allocated.value()});
       }
     }
@@ -110,7 +105,7 @@ class Search {
   Result<Bytes> allocated_if_it_fits(const Recipe& recipe) const {
     Bytes most = 0;
     for (std::uint64_t stage = 0; stage < recipe.pp; stage += std::max<std::uint64_t>(recipe.pp - 1, 1)) {
-      const Result<StageRun> run = run_stage(config_, recipe, stage);
+      const Result<RankRun> run = run_stage(config_, recipe, stage);
       if (!run.ok()) return run.problem();
       if (!run.value().fits) return Bytes{0};
       most = std::max(most, run.value().replay.peak_allocated_bytes);
@@ -191,39 +186,149 @@ class Search {
 };
 
 constexpr std::uint64_t kMostGpus = 1u << 20, kMostGlobalBatch = 1u << 24;
+constexpr std::uint64_t kMostCards = 1024;
+
+std::string stack_name(Stack stack) {
+  Recipe named;
+  named.stack = stack;
+  return recipe_value(named, "stack");
+}
+
+struct Searched {
+  Stack stack;
+  Bounds bounds;
+  Result<Plans> (*find)(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question);
+};
+constexpr Searched kSearched[] = {
+    {Stack::hf, {kFastestShards, kSlowestShards}, find_data_parallel_plans},
+    {Stack::megatron, {kFastest, kSlowest}, find_megatron_plans},
+};
+
+const Searched* search_of(Stack stack) {
+  for (const Searched& row : kSearched) {
+    if (row.stack == stack) return &row;
+  }
+  return nullptr;
+}
 
 std::optional<Problem> outside(const char* where, std::uint64_t value, std::uint64_t most) {
   if (value >= 1 && value <= most) return std::nullopt;
   return Problem{ProblemCode::out_of_range, where, std::to_string(value), "1.." + std::to_string(most), ""};
 }
 
+std::optional<Problem> problem_of(const Recipe& recipe, const PlanQuestion& question) {
+  if (auto problem = outside("gpus", question.gpus, kMostGpus)) return problem;
+  if (auto problem = outside("global_batch", question.global_batch, kMostGlobalBatch)) return problem;
+  const Gpu* gpu = find_gpu(recipe.gpu);
+  if (links_of(*gpu) && gpu->dense_bf16_tflops > 0) return std::nullopt;
+  return Problem{ProblemCode::unsupported_recipe, "gpu", gpu->id, "plans_need_link_rates", ""};
+}
+
 }  // namespace
 
-Result<Plans> find_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question) {
-  if (const auto problem = outside("gpus", question.gpus, kMostGpus)) return *problem;
-  if (const auto problem = outside("global_batch", question.global_batch, kMostGlobalBatch)) return *problem;
-  const Gpu* gpu = find_gpu(recipe.gpu);
-  if (!links_of(*gpu)) return Problem{ProblemCode::unsupported_recipe, "gpu", gpu->id, "plans_need_link_rates", ""};
+Result<Plans> find_megatron_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question) {
   Search search(config, recipe, question);
   if (const auto problem = search.problem()) return *problem;
   search.list();
   return search.run();
 }
 
-std::string write_plans(const Plans& found, const PlanQuestion& question, const Links& links) {
-  JsonWriter out;
-  out.begin_object().member("about", "plans").member("gpus", question.gpus);
-  out.member("global_batch", question.global_batch).key("machine").begin_object();
+Result<Plans> find_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question) {
+  if (const auto problem = problem_of(recipe, question)) return *problem;
+  const Searched* row = search_of(question.stack.value_or(recipe.stack));
+  if (row == nullptr && question.stack)
+    return Problem{ProblemCode::not_one_of, "stack", stack_name(*question.stack), "hf|megatron", ""};
+  if (row == nullptr) row = &kSearched[0];
+  Result<Plans> found = row->find(config, recipe, question);
+  if (!found.ok()) return found.problem();
+  found.value().stack = row->stack;
+  found.value().bounds = row->bounds;
+  return found;
+}
+
+Result<Cards> find_cards(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question) {
+  if (const auto problem = problem_of(recipe, question)) return *problem;
+  Cards cards;
+  for (cards.most = 1; cards.most * 2 <= std::min(question.global_batch, kMostCards);)
+    cards.most *= 2;
+  for (const Method method : {Method::full, Method::lora, Method::qlora}) {
+    CardsOf& row = cards.methods.emplace_back();
+    row.method = method;
+    const Recipe changed = with_method(recipe, method);
+    for (std::uint64_t gpus = 1; gpus <= cards.most && row.gpus == 0; gpus *= 2) {
+      const Result<Plans> found = find_data_parallel_plans(config, changed, {gpus, question.global_batch, {}, 1});
+      if (!found.ok()) return found.problem();
+      if (found.value().valid == 0 && !found.value().left_out.empty())
+        row.problem = found.value().left_out.front().problem;
+      if (found.value().plans.empty()) continue;
+      row.gpus = gpus;
+      row.plan = found.value().plans.front();
+      row.problem.reset();
+    }
+  }
+  return cards;
+}
+
+namespace {
+
+void write_machine(JsonWriter& out, const Links& links, const Bounds& bounds) {
+  out.key("machine").begin_object();
   out.member("gpus", links.gpus).member("within_gb_per_s", links.within_gb_per_s);
   out.member("between_gb_per_s", links.between_gb_per_s).end_object();
-  out.key("measured_over_computed").begin_array().value(kFastest).value(kSlowest).end_array();
+  out.key("measured_over_computed").begin_array().value(bounds.fastest).value(bounds.slowest).end_array();
+}
+
+void write_plan(JsonWriter& out, const Plan& plan) {
+  out.begin_object().key("time");
+  write_step_time(out, plan.time);
+  out.member("allocated_bytes", plan.allocated_bytes).key("recipe");
+  write_recipe(out, plan.recipe);
+  out.end_object();
+}
+
+}  // namespace
+
+std::string write_plans(const Plans& found, const PlanQuestion& question, const Links& links) {
+  JsonWriter out;
+  out.begin_object().member("about", "plans").member("stack", stack_name(found.stack));
+  out.member("gpus", question.gpus).member("global_batch", question.global_batch);
+  write_machine(out, links, found.bounds);
   out.member("valid", found.valid).member("traced", found.traced).member("complete", found.complete);
   out.key("plans").begin_array();
-  for (const Plan& plan : found.plans) {
-    out.begin_object().key("time");
-    write_step_time(out, plan.time);
-    out.member("allocated_bytes", plan.allocated_bytes).key("recipe");
-    write_recipe(out, plan.recipe);
+  for (const Plan& plan : found.plans)
+    write_plan(out, plan);
+  out.end_array().key("left_out").begin_array();
+  for (const LeftOut& one : found.left_out) {
+    out.begin_object().key("problem");
+    write_problem(out, one.problem);
+    out.member("combinations", one.combinations).end_object();
+  }
+  out.end_array().end_object();
+  return out.take();
+}
+
+std::string write_cards(const Cards& cards, const PlanQuestion& question, const Links& links) {
+  JsonWriter out;
+  out.begin_object().member("about", "cards").member("global_batch", question.global_batch).member("most", cards.most);
+  write_machine(out, links, search_of(Stack::hf)->bounds);
+  out.key("methods").begin_array();
+  for (const CardsOf& row : cards.methods) {
+    Recipe named;
+    named.method = row.method;
+    out.begin_object().member("method", recipe_value(named, "method")).key("gpus");
+    row.gpus != 0 ? out.value(row.gpus) : out.null();
+    out.key("plan");
+    if (row.plan) {
+      write_plan(out, *row.plan);
+    } else {
+      out.null();
+    }
+    out.key("problem");
+    if (row.problem) {
+      write_problem(out, *row.problem);
+    } else {
+      out.null();
+    }
     out.end_object();
   }
   out.end_array().end_object();

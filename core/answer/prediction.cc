@@ -82,6 +82,13 @@ Replay replay_peaks(const Trace& trace, const Recipe& recipe) {
   return replay(trace, {.allocator = allocator_options(recipe), .record_samples = false});
 }
 
+Result<RankRun> run_trace(const Result<Trace>& trace, const Recipe& recipe) {
+  if (!trace.ok()) return trace.problem();
+  RankRun run{replay_peaks(trace.value(), recipe), false};
+  run.fits = fits(trace.value(), run.replay, recipe, *find_gpu(recipe.gpu));
+  return run;
+}
+
 std::uint64_t trainable_elements(const Trace& trace) {
   std::uint64_t sum = 0;
   for (const Parameter& parameter : trace.parameters) {
@@ -130,13 +137,16 @@ AllocatorOptions allocator_options(const Recipe& recipe) {
   return {.expandable_segments = recipe.allocator == AllocatorKind::torch_expandable, .limit = kOverflow};
 }
 
-Result<StageRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage) {
-  const Gpu& gpu = *find_gpu(recipe.gpu);
-  const Result<Trace> trace = trace_megatron(config, recipe, stage, megatron_run(gpu, PredictOptions{}.steps));
-  if (!trace.ok()) return trace.problem();
-  StageRun run{replay_peaks(trace.value(), recipe), false};
-  run.fits = fits(trace.value(), run.replay, recipe, gpu);
-  return run;
+Result<RankRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage) {
+  return run_trace(trace_megatron(config, recipe, stage, megatron_run(*find_gpu(recipe.gpu), PredictOptions{}.steps)),
+                   recipe);
+}
+
+Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank) {
+  TraceOptions options;
+  options.rank = rank;
+  options.cublas_workspace_bytes = cublas_workspace_bytes(*find_gpu(recipe.gpu));
+  return run_trace(trace_step(config, recipe, options), recipe);
 }
 
 Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options) {

@@ -57,13 +57,14 @@ struct PredictOptions {
 
 Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options = {});
 
-// One stage of a Megatron pipeline, and whether it has the verdict "fits": as predict_run, for those who ask that
-// alone.
-struct StageRun {
+// One stage of a Megatron pipeline, or one rank of anything else, and whether it has the verdict "fits": as
+// predict_run, for those who ask that alone.
+struct RankRun {
   Replay replay;
   bool fits = false;
 };
-Result<StageRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage);
+Result<RankRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage);
+Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank);
 
 // Allocator options that a recipe asks for.
 AllocatorOptions allocator_options(const Recipe& recipe);

@@ -161,11 +161,7 @@ class StepModel {
     return times(times(expert_parameters(c_) / times(parts, r_.pp), each), ranks - 1) / ranks;
   }
 
-  // `ranks`: of the group, neighbours first; one that does not fit a machine goes at the network's rate.
-  double seconds(Bytes bytes, std::uint64_t ranks) const {
-    const double rate = ranks <= links_.gpus ? links_.within_gb_per_s : links_.between_gb_per_s;
-    return real(bytes) / (rate * kGiga);
-  }
+  double seconds(Bytes bytes, std::uint64_t ranks) const { return seconds_on(links_, bytes, ranks); }
 
   const ModelConfig& c_;
   const Recipe& r_;
@@ -185,6 +181,11 @@ std::optional<Links> links_of(const Gpu& gpu) {
 std::uint64_t expert_parameters(const ModelConfig& c) {
   const std::uint64_t matrices = c.style.feed == Feed::gated ? 3 : 2;
   return times(times(sparse_layers(c), c.moe.experts), times(matrices, times(c.hidden_size, c.moe.width)));
+}
+
+double seconds_on(const Links& links, Bytes bytes, std::uint64_t ranks) {
+  const double rate = ranks <= links.gpus ? links.within_gb_per_s : links.between_gb_per_s;
+  return real(bytes) / (rate * kGiga);
 }
 
 std::optional<StepTime> step_time(const ModelConfig& config, const Recipe& recipe) {

@@ -15,6 +15,9 @@
 namespace ledger {
 
 // Measured seconds over ours, the quickest and the slowest of the published runs.
+struct Bounds {
+  double fastest, slowest;
+};
 constexpr double kFastest = 1.25, kSlowest = 2.6;
 
 // GPUs of one machine, and what one GPU sends in a second, one way. Source: NVIDIA's data sheets of the cards (NVLink's
@@ -25,6 +28,10 @@ struct Links {
   double between_gb_per_s;
 };
 std::optional<Links> links_of(const Gpu& gpu);  // nullopt: not a card of such machines
+
+// Of what each of a group of `ranks`, neighbours first, sends; a group that does not fit a machine goes at the
+// network's rate.
+double seconds_on(const Links& links, Bytes bytes, std::uint64_t ranks);
 
 // Seconds of one step on the slowest stage, and the bytes that one of its GPUs sends.
 struct StepTime {

@@ -211,8 +211,9 @@ TEST(Plans, QuestionsThatHaveNoAnswerSayWhy) {
 
 TEST(Plans, TheDoorAnswersWithTheSame) {
   const std::string config = fixture("configs/llama-3.1-8b.json");
-  const Json answer =
-      parsed(advise(R"({"about":"plans","gpus":8,"global_batch":32,"recipe":{"seq":4096},"config":)" + config + "}"));
+  const Json answer = parsed(
+      advise(R"({"about":"plans","stack":"megatron","gpus":8,"global_batch":32,"recipe":{"seq":4096},"config":)" +
+             config + "}"));
   EXPECT_EQ(text(answer, "advice.about"), "plans");
   EXPECT_EQ(number(answer, "advice.gpus"), 8u);
   EXPECT_FALSE(at(answer, "advice.plans").items().empty());

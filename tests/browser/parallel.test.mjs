@@ -39,6 +39,7 @@ test('in Chinese; and with one stage there is none of it', async () => {
 test('plans are searched when asked for, listed quickest first, and one becomes the recipe', () => withPage(open, '#v=1&lang=en&model=llama-3.1-405b&seq=8192', async (page) => {
   const view = page.locator('ml-plans');
   await view.waitFor();
+  await view.locator('#with').selectOption('megatron');
   await view.locator('#gpus').fill('16384');
   await view.locator('#global_batch').fill('2048');
   const started = Date.now();
@@ -57,6 +58,7 @@ test('plans are searched when asked for, listed quickest first, and one becomes 
 
 test('what cannot be searched says why, and fields take whole numbers only', () => withPage(open, '#v=1&lang=zh&model=mixtral-8x7b', async (page) => {
   const view = page.locator('ml-plans');
+  await view.locator('#with').selectOption('megatron');
   await view.locator('#gpus').fill('many');
   assert.equal(await view.locator('#gpus').getAttribute('aria-invalid'), 'true');
   await view.getByRole('button', { name: '搜索' }).click();
@@ -64,4 +66,38 @@ test('what cannot be searched says why, and fields take whole numbers only', () 
   await view.locator('#gpus').fill('8');
   await view.getByRole('button', { name: '搜索' }).click();
   await view.locator('ml-problem .note').waitFor();
+}));
+
+test('with Hugging Face: who shards what, in both languages; what is refused has its reason', async () => {
+  await withPage(open, '#v=1&lang=en&model=llama-3.1-8b&seq=4096&attention=flash', async (page) => {
+    const view = page.locator('ml-plans');
+    await view.locator('#global_batch').fill('32');
+    await view.getByRole('button', { name: 'Search' }).click();
+    await view.locator('tbody tr').first().waitFor({ timeout: 60_000 });
+    assert.match(await view.locator('tbody').innerText(), /FSDP2|ZeRO-[123]/);
+    assert.deepEqual(await axe(page), []);
+    await view.getByRole('button', { name: /^Apply/ }).first().click();
+    await page.waitForURL(/dp=8/);
+    assert.doesNotMatch(page.url(), /stack=megatron/);
+    assert.ok(await view.locator('tbody tr').count() > 0, 'what was found stays');
+  });
+  await withPage(open, '#v=1&lang=zh&model=llama-3.2-1b&seq=1024&optimizer=lion', async (page) => {
+    const view = page.locator('ml-plans');
+    await view.getByRole('button', { name: '搜索' }).click();
+    await view.locator('ml-problem .note').first().waitFor({ timeout: 60_000 });
+    assert.match(await view.locator('tbody').innerText(), /DDP/);
+  });
+});
+
+test('on how many cards: full fine-tuning, LoRA and QLoRA side by side, each with its plan', () => withPage(open, '#v=1&lang=en&model=llama-3.1-8b&seq=2048&precision=amp-bf16', async (page) => {
+  const view = page.locator('ml-plans');
+  await view.locator('#global_batch').fill('16');
+  await view.getByRole('button', { name: 'On how many cards?' }).click();
+  await view.locator('tbody tr').nth(2).waitFor({ timeout: 120_000 });
+  const rows = await view.locator('tbody tr').allInnerTexts();
+  assert.deepEqual(rows.map((row) => row.split(':')[0]), ['full fine-tuning', 'LoRA', 'QLoRA']);
+  const cards = rows.map((row) => Number(/GPUs (\d+)/.exec(row)[1]));
+  assert.ok(cards[0] > cards[1] && cards[1] >= cards[2], cards.join());
+  await view.getByRole('button', { name: /^Apply: QLoRA/ }).click();
+  await page.waitForURL(/method=qlora/);
 }));

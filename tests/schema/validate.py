@@ -133,13 +133,18 @@ class Documents(unittest.TestCase):
 
     def test_plans(self):
         config = {"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "vocab_size": 1024, "num_hidden_layers": 4}
-        request = {"config": config, "recipe": {"seq": 256}, "about": "plans", "gpus": 16, "global_batch": 64}
-        answer, = core(["advise " + json.dumps(request)])
-        self.valid("advice", answer["advice"])
-        self.assertTrue(answer["advice"]["plans"])
-        for plan in answer["advice"]["plans"]:
-            parts = sum(plan["time"][name + "_s"] for name in ("compute", "tensor", "context", "pipeline", "bubble", "data"))
-            self.assertAlmostEqual(plan["time"]["seconds"], parts, delta=1e-9 * parts)
+        asked = {"config": config, "recipe": {"seq": 256}, "gpus": 16, "global_batch": 64}
+        requests = [{**asked, "about": "plans", "stack": "hf"}, {**asked, "about": "plans", "stack": "megatron"}, {**asked, "about": "cards"},
+                    {**asked, "about": "plans", "recipe": {"seq": 256, "optimizer": "lion"}}]
+        answers = core(["advise " + json.dumps(request) for request in requests])
+        for answer in answers:
+            self.valid("advice", answer["advice"])
+            plans = answer["advice"].get("plans") or [row["plan"] for row in answer["advice"]["methods"]]
+            self.assertTrue(plans)
+            for plan in plans:
+                parts = sum(plan["time"][name + "_s"] for name in ("compute", "tensor", "context", "pipeline", "bubble", "data"))
+                self.assertAlmostEqual(plan["time"]["seconds"], parts, delta=1e-9 * parts)
+        self.assertTrue(answers[-1]["advice"]["left_out"])
 
     def test_problems(self):
         self.assertGreaterEqual(len(self.problems), 5)

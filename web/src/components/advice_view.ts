@@ -80,7 +80,7 @@ export class AdviceView extends LedgerElement {
 
   private told(advice: Advice): void {
     if (advice.about === 'changes') this.changes = advice;
-    else if (advice.about !== 'plans') this.solutions = new Map(this.solutions).set(advice.about, advice);
+    else if (advice.about !== 'plans' && advice.about !== 'cards') this.solutions = new Map(this.solutions).set(advice.about, advice);
   }
 
   protected override render(): TemplateResult {

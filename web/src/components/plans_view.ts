@@ -2,7 +2,7 @@
 
 import { css, html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { customElement, property, state } from 'lit/decorators.js';
-import type { Plan, Plans, StepTime } from '../core/advice.js';
+import { SEARCHED, type Cards, type Plan, type Plans, type Searched, type StepTime } from '../core/advice.js';
 import { adviceApart } from '../core/apart.js';
 import type { Core } from '../core/loader.js';
 import type { Outcome, Recipe, Report } from '../core/types.js';
@@ -15,6 +15,9 @@ const MOST = { gpus: 2 ** 20, global_batch: 2 ** 24 } as const; // core/answer/p
 type Field = keyof typeof MOST;
 const CUTS = ['tp', 'pp', 'cp', 'dp'] as const;
 const SHOWN = [...CUTS, 'ep'] as const; // experts are spread over the same GPUs once more
+// What of the recipe another answer depends on. Who shards what, the micro-batch and recomputation are the search's own.
+const OWN: ReadonlySet<string> = new Set(['stack', 'dp', 'tp', 'pp', 'cp', 'ep', 'batch', 'grad_accum', 'micro_batches', 'checkpointing', 'zero', 'fsdp', 'reshard_after_forward', 'sequence_parallel',
+  'pipeline_schedule', 'ddp_bucket_view', 'precision', 'autocast', 'param_dtype', 'loss']);
 const PARTS = ['compute', 'tensor', 'context', 'pipeline', 'bubble', 'data'] as const;
 
 @customElement('ml-plans')
@@ -32,8 +35,9 @@ export class PlansView extends LedgerElement {
   @property({ attribute: false }) config = '';
   @property({ attribute: false }) report!: Report;
   @state() private fields: Readonly<Record<Field, string>> = { gpus: '', global_batch: '' };
+  @state() private stack: Searched | undefined; // undefined: that of the recipe
   @state() private busy = false;
-  @state() private answer: Outcome<Plans> | undefined;
+  @state() private answer: Outcome<Plans | Cards> | undefined;
   private serial = 0;
 
   // Another model, card or sequence makes what was found stale.
@@ -41,22 +45,30 @@ export class PlansView extends LedgerElement {
     if (this.fields.gpus === '') this.fields = first(this.report.recipe);
     if (!changed.has('report') || !changed.get('report')) return;
     const before = changed.get('report') as Report;
-    if (['seq', 'gpu', 'memory_limit_bytes', 'allocator'].every((key) => before.recipe[key] === this.report.recipe[key]) && !changed.has('config')) return;
+    const every = this.answer?.ok && this.answer.value.about === 'cards'; // of all methods
+    const same = Object.keys(before.recipe).every((key) => OWN.has(key) || (every && key === 'method') || sameValue(before.recipe[key], this.report.recipe[key]));
+    if (same && !changed.has('config')) return;
     this.serial += 1;
     this.busy = false;
     this.answer = undefined;
   }
 
+  private get searched(): Searched {
+    return this.stack ?? (this.report.recipe['stack'] === 'megatron' ? 'megatron' : 'hf');
+  }
+
   private async search(event: Event): Promise<void> {
     event.preventDefault();
-    if (this.wrong('gpus') || this.wrong('global_batch')) return;
+    const about = (event as SubmitEvent).submitter?.id === 'cards' ? 'cards' : 'plans';
+    if ((about === 'plans' && this.wrong('gpus')) || this.wrong('global_batch')) return;
     const serial = ++this.serial;
     this.busy = true;
     const { recipe } = this.report;
-    const answer = await adviceApart(this.core, { config: this.config, recipe, about: 'plans', gpus: Number(this.fields.gpus), global_batch: Number(this.fields.global_batch) });
+    const size = about === 'plans' ? { gpus: Number(this.fields.gpus), stack: this.searched } : {};
+    const answer = await adviceApart(this.core, { config: this.config, recipe, about, global_batch: Number(this.fields.global_batch), ...size });
     if (serial !== this.serial) return;
     this.busy = false;
-    this.answer = answer as Outcome<Plans>;
+    this.answer = answer as Outcome<Plans | Cards>;
   }
 
   private wrong(name: Field): boolean {
@@ -67,8 +79,10 @@ export class PlansView extends LedgerElement {
     const { i18n } = this;
     return html`<div aria-busy=${this.busy ? 'true' : 'false'}><h2>${i18n.t('plans.heading')}</h2>
       <p class="soft">${i18n.t('plans.intro')}</p>
-      <form @submit=${this.search} novalidate>${this.field('gpus', i18n.t('plans.gpus'))}${this.field('global_batch', i18n.t('plans.batch'))}
-        <button ?disabled=${this.busy}>${i18n.t(this.busy ? 'plans.searching' : 'plans.search')}</button></form>
+      <form @submit=${this.search} novalidate><label>${i18n.t('plans.with')}<select id="with" @change=${this.choose}>${SEARCHED.map((name) => html`<option value=${name} ?selected=${name === this.searched}>${i18n.t(`plans.with.${name}`)}</option>`)}</select></label>
+        ${this.field('gpus', i18n.t('plans.gpus'))}${this.field('global_batch', i18n.t('plans.batch'))}
+        <button ?disabled=${this.busy}>${i18n.t(this.busy ? 'plans.searching' : 'plans.search')}</button>
+        ${this.searched === 'hf' ? html`<button id="cards" ?disabled=${this.busy}>${i18n.t('plans.cards')}</button>` : nothing}</form>
       <div role="status">${this.answer ? this.answerView(this.answer) : nothing}</div></div>`;
   }
 
@@ -80,33 +94,77 @@ export class PlansView extends LedgerElement {
       ${wrong ? html`<span class="error" id="${name}-error">${this.i18n.t('plans.invalid', { low: 1, high: this.i18n.format.count(MOST[name]) })}</span>` : nothing}</label>`;
   }
 
-  private answerView(answer: Outcome<Plans>): TemplateResult {
-    const { i18n } = this;
-    if (!answer.ok) return html`<ml-problem .i18n=${i18n} .problem=${answer.problem}></ml-problem>`;
-    const found = answer.value;
-    const counts = { valid: i18n.format.count(found.valid), traced: i18n.format.count(found.traced) };
-    if (found.valid === 0) return html`<p>${i18n.t('plans.none.valid', { gpus: i18n.format.count(found.gpus), batch: i18n.format.count(found.global_batch) })}</p>`;
-    if (found.plans.length === 0) return html`<p>${i18n.t(found.complete ? 'plans.none' : 'plans.given_up', counts)}</p>`;
-    const [low, high] = found.measured_over_computed;
-    return html`<div class="scroll" tabindex="0" role="region" aria-label=${i18n.t('plans.table')}><table>
-        <thead><tr>${(['plans.cut', 'plans.micro', 'plans.recompute', 'plans.time', 'plans.sends', 'plans.peak'] as const).map((key, at) => html`<th scope="col" class=${at > 2 ? 'right' : ''}>${i18n.t(key)}</th>`)}<td></td></tr></thead>
-        <tbody>${found.plans.map((plan) => this.row(plan, found))}</tbody></table></div>
-      <p class="small soft">${i18n.t(found.complete ? 'plans.found' : 'plans.given_up', counts)}
-        ${i18n.t('plans.hint', { low, high, node: found.machine.gpus, within: found.machine.within_gb_per_s, between: found.machine.between_gb_per_s })}</p>`;
+  private choose(event: Event): void {
+    this.stack = (event.target as HTMLSelectElement).value as Searched;
+    this.serial += 1;
+    this.busy = false;
+    this.answer = undefined;
   }
 
-  private row({ time, allocated_bytes: peak, recipe }: Plan, { measured_over_computed: [low, high] }: Plans): TemplateResult {
+  private answerView(answer: Outcome<Plans | Cards>): TemplateResult {
+    if (!answer.ok) return html`<ml-problem .i18n=${this.i18n} .problem=${answer.problem}></ml-problem>`;
+    return answer.value.about === 'cards' ? this.cardsView(answer.value) : this.plansView(answer.value);
+  }
+
+  private plansView(found: Plans): TemplateResult {
     const { i18n } = this;
-    const count = (key: string): string => i18n.format.count(Number(recipe[key]));
-    const cut = SHOWN.filter((key) => Number(recipe[key]) > 1).map((key) => i18n.t(`plans.cut.${key}`, { n: count(key) })).join(', ');
-    const schedule = recipe['pipeline_schedule'] === 'interleaved' ? `, ${i18n.t('plans.interleaved')}` : '';
+    const counts = { valid: i18n.format.count(found.valid), traced: i18n.format.count(found.traced) };
+    const none = found.valid === 0 ? i18n.t('plans.none.valid', { gpus: i18n.format.count(found.gpus), batch: i18n.format.count(found.global_batch) })
+      : i18n.t(found.complete ? 'plans.none' : 'plans.given_up', counts);
+    return html`${found.plans.length === 0 ? html`<p>${none}</p>` : html`
+      ${this.table(i18n.t('plans.table'), i18n.t('plans.cut'), found.plans.map((plan) => this.row(this.cut(plan.recipe), plan, found)))}
+      <p class="small soft">${i18n.t(found.complete ? 'plans.found' : 'plans.given_up', counts)} ${this.hint(found)}</p>`}
+      ${found.left_out.map(({ problem, combinations }) => html`<p class="small">${i18n.t('plans.left_out', { count: i18n.format.count(combinations) })}</p>
+        <ml-problem .i18n=${i18n} .problem=${problem}></ml-problem>`)}`;
+  }
+
+  private cardsView(found: Cards): TemplateResult {
+    const { i18n } = this;
+    const none = i18n.t('plans.cards.none', { most: i18n.format.count(found.most) });
+    return html`${this.table(i18n.t('plans.cards.table'), i18n.t('plans.method'), found.methods.map(({ method, gpus, plan, problem }) => {
+      const name = i18n.t(`method.${method}`);
+      if (plan && gpus) return this.row(`${name}: ${i18n.t('plans.on', { n: i18n.format.count(gpus) })}, ${this.cut(plan.recipe)}`, plan, found);
+      return html`<tr><th scope="row">${name}</th><td colspan="6">${problem ? html`<ml-problem .i18n=${i18n} .problem=${problem}></ml-problem>` : none}</td></tr>`;
+    }))}<p class="small soft">${this.hint(found)}</p>`;
+  }
+
+  private table(label: string, first: string, rows: readonly TemplateResult[]): TemplateResult {
+    const { i18n } = this;
+    return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table>
+        <thead><tr><th scope="col">${first}</th>${(['plans.micro', 'plans.recompute', 'plans.time', 'plans.sends', 'plans.peak'] as const).map((key, at) => html`<th scope="col" class=${at > 1 ? 'right' : ''}>${i18n.t(key)}</th>`)}<td></td></tr></thead>
+        <tbody>${rows}</tbody></table></div>`;
+  }
+
+  private hint({ measured_over_computed: [low, high], machine }: Plans | Cards): string {
+    return this.i18n.t('plans.hint', { low, high, node: machine.gpus, within: machine.within_gb_per_s, between: machine.between_gb_per_s });
+  }
+
+  // Megatron's cuts, or who shards what.
+  private cut(recipe: Recipe): string {
+    const { i18n } = this;
+    const parts = SHOWN.filter((key) => Number(recipe[key]) > 1).map((key) => i18n.t(`plans.cut.${key}`, { n: i18n.format.count(Number(recipe[key])) }));
+    if (recipe['stack'] !== 'megatron' && Number(recipe['dp']) > 1) parts.unshift(this.sharding(recipe));
+    if (parts.length === 0) parts.push(i18n.t('plans.on', { n: i18n.format.count(1) }));
+    if (recipe['pipeline_schedule'] === 'interleaved') parts.push(i18n.t('plans.interleaved'));
+    return parts.join(', ');
+  }
+
+  private sharding(recipe: Recipe): string {
+    if (Number(recipe['zero']) > 0) return `ZeRO-${recipe['zero']}`;
+    if (Number(recipe['fsdp']) === 0) return 'DDP';
+    return `FSDP${recipe['fsdp']}${recipe['reshard_after_forward'] ? '' : `, ${this.i18n.t('plans.kept')}`}`;
+  }
+
+  private row(cut: string, { time, allocated_bytes: peak, recipe }: Plan, { measured_over_computed: [low, high] }: Plans | Cards): TemplateResult {
+    const { i18n } = this;
+    const micro = i18n.format.count(Number(recipe['micro_batches']) * Number(recipe['grad_accum']));
     const second = (value: number): string => Number(value.toPrecision(2)).toLocaleString(i18n.lang);
-    return html`<tr><th scope="row">${cut}${schedule}</th>
-      <td>${i18n.t('plans.micro.of', { count: count('micro_batches'), batch: count('batch') })}</td><td>${String(recipe['checkpointing'])}</td>
+    return html`<tr><th scope="row">${cut}</th>
+      <td>${i18n.t('plans.micro.of', { count: micro, batch: i18n.format.count(Number(recipe['batch'])) })}</td><td>${String(recipe['checkpointing'])}</td>
       <td class="right" title=${this.parts(time)}>${i18n.t('plans.seconds', { low: second(time.seconds * low), high: second(time.seconds * high) })}</td>
       <td class="right">${i18n.bytes(time.tensor_bytes + time.context_bytes + time.pipeline_bytes + time.data_bytes)}</td>
       <td class="right" title=${i18n.format.exact(peak)}>${i18n.bytes(peak)}</td>
-      <td class="right"><button aria-label=${i18n.t('plans.apply.this', { plan: cut })} @click=${() => this.apply(recipe)}>${i18n.t('plans.apply')}</button></td></tr>`;
+      <td class="right"><button type="button" aria-label=${i18n.t('plans.apply.this', { plan: cut })} @click=${() => this.apply(recipe)}>${i18n.t('plans.apply')}</button></td></tr>`;
   }
 
   // Where the time goes, largest first: "compute 3.41 s, data 0.0942 s".

@@ -1,6 +1,6 @@
 // advice.ts - what the core answers when asked what would help (docs/file-formats.md, "Advice").
 
-import type { Answer, Bytes, Recipe } from './types.js';
+import type { Answer, Bytes, Problem, Recipe } from './types.js';
 
 export const ABOUT = ['changes', 'batch', 'seq', 'gpu'] as const;
 export type About = (typeof ABOUT)[number];
@@ -49,20 +49,35 @@ export interface StepTime {
 
 export interface Plan {
   readonly time: StepTime;
-  readonly allocated_bytes: Bytes; // of the stage that needs most
+  readonly allocated_bytes: Bytes; // of the rank that needs most
   readonly recipe: Recipe; // every key, resolved
 }
 
-export interface Plans {
-  readonly about: 'plans';
-  readonly gpus: number;
+interface Timed {
   readonly global_batch: number;
   readonly machine: { readonly gpus: number; readonly within_gb_per_s: number; readonly between_gb_per_s: number };
   readonly measured_over_computed: readonly [number, number];
+}
+
+export const SEARCHED = ['hf', 'megatron'] as const; // core/answer/plans.cc
+export type Searched = (typeof SEARCHED)[number];
+
+export interface Plans extends Timed {
+  readonly about: 'plans';
+  readonly stack: Searched;
+  readonly gpus: number;
   readonly valid: number;
   readonly traced: number;
   readonly complete: boolean;
   readonly plans: readonly Plan[]; // quickest first, each with less memory than the one before
+  readonly left_out: readonly { readonly problem: Problem; readonly combinations: number }[];
 }
 
-export type Advice = Changes | Solution | Plans;
+// On how few cards each method fits.
+export interface Cards extends Timed {
+  readonly about: 'cards';
+  readonly most: number; // cards that were tried
+  readonly methods: readonly { readonly method: 'full' | 'lora' | 'qlora'; readonly gpus: number | null; readonly plan: Plan | null; readonly problem: Problem | null }[];
+}
+
+export type Advice = Changes | Solution | Plans | Cards;

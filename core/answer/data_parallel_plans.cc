@@ -1,0 +1,275 @@
+// data_parallel_plans.cc - the plans of the stack `hf`: who shards what, micro-batch against accumulation,
+// checkpointing.
+
+#include <algorithm>
+#include <array>
+
+#include "core/answer/data_parallel_time.h"
+#include "core/answer/plans.h"
+#include "core/answer/prediction.h"
+#include "core/base/order.h"
+#include "core/training/step.h"
+#include "core/training/support.h"
+
+namespace ledger {
+namespace {
+
+constexpr std::uint64_t kMostMicroBatch = 32, kMostShardedTraced = 64;
+
+// Of these many micro-batches the first, one between and the last are all that differ; more of them need no more
+// memory.
+constexpr std::uint64_t kTracedMicroBatches = 3;
+
+// Who shares what among the ranks. In the order in which plans of one length are shown.
+struct Engine {
+  std::uint64_t zero, fsdp;
+  bool reshards;
+};
+constexpr std::array kEngines = {
+    Engine{0, 0, true},  // DDP, or one GPU alone
+    Engine{1, 0, true}, Engine{2, 0, true}, Engine{0, 2, false}, Engine{0, 1, false},
+    Engine{0, 2, true}, Engine{0, 1, true}, Engine{3, 0, true},
+};
+
+// What the recipe would be on one GPU of the stack: everything that has to do with many of them is the search's own.
+Recipe alone(const Recipe& open) {
+  const Recipe defaults;
+  Recipe r = open;
+  r.stack = open.stack == Stack::hf_4 ? Stack::hf_4 : Stack::hf;
+  if (open.stack == Stack::megatron) {
+    r.precision = defaults.precision;
+    r.loss = defaults.loss;
+  }
+  if (open.fsdp != 0 && open.precision == Precision::fp32 && open.param_dtype == ShardDtype::bf16)
+    r.precision = Precision::amp_bf16;  // as accelerate has it without FSDP
+  r.dp = r.tp = r.pp = r.cp = r.ep = r.grad_accum = r.micro_batches = 1;
+  r.sequence_parallel = r.ddp_bucket_view = r.compile = r.float8 = false;
+  r.pipeline_schedule = defaults.pipeline_schedule;
+  r.zero = r.fsdp = 0;
+  r.units = defaults.units;
+  r.offload = Offload::none;
+  r.reduce_bucket_size = r.prefetch_bucket_size = r.param_persistence_threshold = 0;
+  r.max_live_parameters = defaults.max_live_parameters;
+  r.max_reuse_distance = defaults.max_reuse_distance;
+  r.sub_group_size = defaults.sub_group_size;
+  r.overlap_comm = defaults.overlap_comm;
+  r.reduce_scatter = defaults.reduce_scatter;
+  r.reshard_after_forward = true;
+  return r;
+}
+
+// FSDP has a mixed precision of its own, in which accelerate puts its word for autocast; DeepSpeed gets that word.
+void adapt_precision(Recipe& r, const Recipe& open) {
+  if (r.fsdp == 0 && r.zero == 0) return;
+  r.autocast = false;
+  if (r.fsdp == 0) return;
+  if (r.precision == Precision::amp_bf16) {
+    r.precision = Precision::fp32;
+    r.param_dtype = ShardDtype::bf16;
+  } else if (open.fsdp == 0) {
+    r.param_dtype = r.precision == Precision::fp32 ? ShardDtype::fp32 : ShardDtype::bf16;
+  }
+}
+
+struct ShardedChoice {
+  Engine engine;
+  std::uint64_t batch = 1;
+  Checkpointing checkpointing = Checkpointing::none;
+  StepTime time{};
+};
+
+bool ends_earlier(const ShardedChoice& a, const ShardedChoice& b) {
+  if (a.time.seconds() != b.time.seconds()) return a.time.seconds() < b.time.seconds();
+  return a.time.data_bytes < b.time.data_bytes;
+}
+
+bool same(const Engine& a, const Engine& b) {
+  return a.zero == b.zero && a.fsdp == b.fsdp && a.reshards == b.reshards;
+}
+
+bool keeps_more(const ShardedChoice& a, const ShardedChoice& than) {
+  return same(a.engine, than.engine) && a.batch >= than.batch &&
+         (a.checkpointing == Checkpointing::none || than.checkpointing == Checkpointing::full);
+}
+
+class ShardedSearch {
+ public:
+  ShardedSearch(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question)
+      : config_(config), open_(recipe), base_(alone(recipe)), question_(question) {}
+
+  // Operators of one GPU, by which every plan's time is computed.
+  std::optional<Problem> measure() {
+    for (const Checkpointing checkpointing : kCheckpoints) {
+      Recipe r = base_;
+      r.batch = 1;
+      r.checkpointing = checkpointing;
+      const Result<Trace> trace = trace_step(config_, r, {.steps = 1, .operands = true, .weights = {}, .adamw = {}});
+      if (!trace.ok()) return trace.problem();
+      models_.push_back(*DataParallelModel::of(trace.value(), *find_gpu(r.gpu)));
+    }
+    return std::nullopt;
+  }
+
+  void list() {
+    if (question_.global_batch % question_.gpus != 0) return;
+    const std::uint64_t each = question_.global_batch / question_.gpus;
+    for (const Engine& engine : kEngines) {
+      if (question_.gpus == 1 && !same(engine, kEngines.front())) continue;
+      for (std::uint64_t batch = std::min(each, kMostMicroBatch); batch > 0; --batch) {
+        if (each % batch != 0) continue;
+        for (const Checkpointing checkpointing : kCheckpoints)
+          add({engine, batch, checkpointing, {}});
+      }
+    }
+    sort_stably<ShardedChoice, ends_earlier>(choices_);
+  }
+
+  Result<Plans> run() {
+    for (const ShardedChoice& choice : choices_) {
+      if (found_.plans.size() == question_.wanted) break;
+      if (speaks_for(refuted_, choice) || speaks_for(shown_, choice)) continue;
+      const Result<Bytes> least = leanest_of(choice.engine);
+      if (!least.ok()) return least.problem();
+      if (!found_.complete) break;
+      if (least.value() == 0 || !is_news(least.value())) continue;
+      const Result<Bytes> allocated = allocated_if_it_fits(choice);
+      if (!allocated.ok()) return allocated.problem();
+      if (!found_.complete) break;
+      if (allocated.value() == 0) {
+        refuted_.push_back(choice);
+      } else if (is_news(allocated.value())) {
+        found_.plans.push_back({recipe_of(choice), choice.time, allocated.value()});
+        shown_.push_back(choice);
+      }
+    }
+    return std::move(found_);
+  }
+
+ private:
+  static constexpr std::array kCheckpoints = {Checkpointing::none, Checkpointing::full};
+
+  Recipe recipe_of(const ShardedChoice& c) const {
+    Recipe r = base_;
+    r.dp = question_.gpus;
+    r.batch = c.batch;
+    r.grad_accum = question_.global_batch / times(r.dp, c.batch);
+    r.checkpointing = c.checkpointing;
+    r.zero = c.engine.zero;
+    r.fsdp = c.engine.fsdp;
+    r.reshard_after_forward = c.engine.reshards;
+    if (r.dp > 1 && r.zero == 0 && r.fsdp == 0) r.ddp_bucket_view = open_.ddp_bucket_view;
+    adapt_precision(r, open_);
+    return r;
+  }
+
+  void add(ShardedChoice choice) {
+    const Recipe recipe = recipe_of(choice);
+    if (auto problem = unsupported(config_, recipe)) {
+      leave_out(std::move(*problem));
+      return;
+    }
+    const DataParallelModel& model = models_[choice.checkpointing == Checkpointing::none ? 0 : 1];
+    choice.time = model.time(recipe, *links_of(*find_gpu(recipe.gpu)));
+    choices_.push_back(choice);
+    ++found_.valid;
+  }
+
+  void leave_out(Problem problem) {
+    for (LeftOut& one : found_.left_out) {
+      if (one.problem.expected != problem.expected || one.problem.where != problem.where) continue;
+      ++one.combinations;
+      return;
+    }
+    found_.left_out.push_back({std::move(problem), 1});
+  }
+
+  bool is_news(Bytes plan) const {
+    return found_.plans.empty() || needs_less(plan, found_.plans.back().allocated_bytes);
+  }
+
+  // What an engine takes with the smallest micro-batch, checkpointed: if that does not fit, or is no less than what is
+  // shown already, none of its plans needs a further look. 0: it does not fit.
+  Result<Bytes> leanest_of(const Engine& engine) {
+    for (const Lean& known : leanest_) {
+      if (same(known.engine, engine)) return known.bytes;
+    }
+    const Result<Bytes> allocated = allocated_if_it_fits({engine, 1, Checkpointing::full, {}});
+    if (!found_.complete) return allocated;
+    leanest_.push_back({engine, allocated.ok() ? allocated.value() : 1});  // refused by itself: nothing is known
+    return leanest_.back().bytes;
+  }
+
+  // Partitions of ZeRO-1 and 2 differ: the last rank's gradients come first, when most activations are still there. All
+  // other ranks are alike. 0: it does not fit.
+  Result<Bytes> allocated_if_it_fits(const ShardedChoice& choice) {
+    Recipe recipe = recipe_of(choice);
+    recipe.grad_accum = std::min(recipe.grad_accum, kTracedMicroBatches);
+    if (floor_of(recipe) > usable_) return Bytes{0};
+    if (found_.traced == kMostShardedTraced) {
+      found_.complete = false;
+      return Bytes{0};
+    }
+    ++found_.traced;
+    Bytes most = 0;
+    const bool differ = recipe.zero == 1 || recipe.zero == 2;
+    for (std::uint64_t rank = 0; rank < recipe.dp; rank += std::max<std::uint64_t>(recipe.dp - 1, 1)) {
+      const Result<RankRun> run = run_rank(config_, recipe, rank);
+      if (!run.ok()) return run.problem();
+      if (!run.value().fits) return Bytes{0};
+      most = std::max(most, run.value().replay.peak_allocated_bytes);
+      if (!differ) break;
+    }
+    return most;
+  }
+
+  // Weights, or this rank's share of them: no plan needs less.
+  Bytes floor_of(const Recipe& r) const {
+    const bool whole = r.fsdp == 0 && r.zero != 3;
+    const Bytes each = r.precision == Precision::bf16 || r.zero != 0 ? 2 : 4;
+    return models_.front().weight_bytes(each) / (whole ? 1 : r.dp);
+  }
+
+  // One of `known` needs no more: what does not fit, or one that is quicker.
+  static bool speaks_for(const std::vector<ShardedChoice>& known, const ShardedChoice& choice) {
+    return std::any_of(known.begin(), known.end(), [&](const ShardedChoice& one) { return keeps_more(choice, one); });
+  }
+
+  const ModelConfig& config_;
+  const Recipe& open_;
+  Recipe base_;
+  PlanQuestion question_;
+  Bytes usable_ = base_.memory_limit_bytes != 0 ? base_.memory_limit_bytes : find_gpu(base_.gpu)->usable_bytes;
+  std::vector<DataParallelModel> models_;  // by kCheckpoints
+  std::vector<ShardedChoice> choices_, refuted_, shown_;
+  struct Lean {
+    Engine engine;
+    Bytes bytes;
+  };
+  std::vector<Lean> leanest_;
+  Plans found_;
+};
+
+}  // namespace
+
+// As advice.cc's changes have it.
+Recipe with_method(const Recipe& recipe, Method method) {
+  Recipe r = recipe;
+  if (r.method == method) return r;
+  if (r.method == Method::qlora) r.autocast = false;
+  r.method = method;
+  if (method == Method::full) r.dora = false;
+  if (method == Method::qlora) {
+    r.precision = Precision::bf16;
+    r.autocast = true;
+  }
+  return r;
+}
+
+Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question) {
+  ShardedSearch search(config, recipe, question);
+  if (auto problem = search.measure()) return *problem;
+  search.list();
+  return search.run();
+}
+
+}  // namespace ledger
