@@ -217,7 +217,7 @@ constexpr Reason kReasons[] = {
     {"deepspeed_keys_want_a_stage",
      "reduce_bucket_size, prefetch_bucket_size, param_persistence_threshold, max_live_parameters, max_reuse_distance, "
      "sub_group_size, overlap_comm and reduce_scatter are DeepSpeed's; set zero to 1, 2 or 3, or leave them alone"},
-    {"fsdp1_adapters_not_modelled", "adapters under FSDP1 are not modelled yet; use fsdp 2"},
+    {"fsdp1_adapters_not_modelled", "DoRA, and adapters of experts, under FSDP1 are not modelled yet; use fsdp 2"},
     {"titan_units_are_fsdp2s", "torchtitan's units are FSDP2's; use units layers with fsdp 1"},
     {"zero_or_fsdp", "DeepSpeed's ZeRO and FSDP both shard the model; set one of zero and fsdp to 0"},
     {"zero_needs_ranks",
@@ -227,11 +227,16 @@ constexpr Reason kReasons[] = {
      "under DeepSpeed precision bf16 (or amp-bf16) and amp-fp16 are modelled: the engine casts the model to 16 bits, "
      "and "
      "nothing runs under autocast"},
-    {"zero3_experts_not_modelled", "mixtures of experts under ZeRO-3 are not modelled yet; ZeRO-2 is"},
+    {"zero3_experts_not_modelled",
+     "experts of Llama 4, DeepSeek V2 and gpt-oss, and adapters of experts, under ZeRO-3 are not modelled yet; ZeRO-2 "
+     "is"},
     {"zero3_dora_not_modelled", "DoRA under ZeRO-3 is not modelled yet; ZeRO-2 is"},
     {"offload_steps_with_adam", "an offloaded optimizer is DeepSpeedCPUAdam; use adamw_fused"},
     {"params_offload_needs_zero3", "DeepSpeed offloads parameters in stage 3 only; use zero 3, or offload optimizer"},
-    {"sharded_4_bit_not_modelled", "sharded 4-bit and 8-bit weights are not modelled yet; use lora, DDP or ZeRO-2"},
+    {"sharded_4_bit_not_modelled",
+     "4-bit weights that ZeRO-3 offloads and sharded 8-bit weights are not modelled; use DDP or ZeRO-2"},
+    {"sharded_4_bit_wants_one_dtype",
+     "4-bit weights are sharded as numbers of the dtype that everything else has: param_dtype bf16"},
     {"fsdp_has_a_mixed_precision_of_its_own",
      "FSDP casts by param_dtype and reduce_dtype; precision is the dtype of the shards, fp32 or bf16, without "
      "autocast"},

@@ -3,8 +3,8 @@
 // Each stack that is searched (the table in plans.cc) lists every valid combination of what it can choose, in the order
 // of the time of a step; from the front on each is traced, as a report is, until enough of them fit. One that does not
 // fit speaks for all that need more in every respect.
-// `megatron`: tensor, pipeline, context, expert and data parallelism, micro-batch, schedule and recomputation. `hf`: DDP, FSDP
-// and DeepSpeed's ZeRO as accelerate drives them, micro-batch against accumulation, checkpointing.
+// `megatron`: tensor, pipeline, context, expert and data parallelism, micro-batch, schedule and recomputation. `hf`:
+// DDP, FSDP and DeepSpeed's ZeRO as accelerate drives them, micro-batch against accumulation, checkpointing.
 #pragma once
 
 #include <optional>

@@ -89,7 +89,13 @@ Experts Experts::make(ModuleBuilder& builder, const std::string& path, const Mod
   return experts;
 }
 
+// One module with all experts' weights.
 Tensor Experts::forward(const Tensor& hidden, const Routes& routes) const {
+  return call_module(this, {&gate_up.weight, &down.weight, &gate_up_bias, &down_bias}, hidden,
+                     [&](const Tensor& seen) { return through(seen, routes); });
+}
+
+Tensor Experts::through(const Tensor& hidden, const Routes& routes) const {
   const Tape::Scope scope(hidden.tape(), "experts");
   AdaptedParameter::Active active_down = down.activate();
   AdaptedParameter::Active active_up = gate_up.activate();

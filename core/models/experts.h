@@ -25,6 +25,9 @@ struct Experts {
   static Experts make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
                       const DecoderDims& dims);
   Tensor forward(const Tensor& hidden, const Routes& routes) const;  // [T, h] -> [T, h]
+
+ private:
+  Tensor through(const Tensor& hidden, const Routes& routes) const;
 };
 
 // What stands in place of a decoder layer's MLP.

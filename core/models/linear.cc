@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/models/modules.h"
+#include "core/models/parameter_units.h"
 
 namespace ledger {
 namespace {
@@ -46,7 +47,8 @@ Tensor gemm_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias) 
   Shape shape = x.shape();
   shape.set_last(weight.out);
   Tensor result = x.tape().empty(OpKind::gemm_4bit, shape, x.dtype());
-  std::vector<const Tensor*> inputs = {&x, &weight.packed, &weight.absmax, &weight.code};
+  const Tensor codes = weight.codes();
+  std::vector<const Tensor*> inputs = {&x, &codes, &weight.absmax, &weight.code};
   if (weight.absmax2) inputs.insert(inputs.end(), {&weight.offset, &weight.absmax2, &weight.code2});
   if (bias) inputs.push_back(&bias);
   const Tensor* output = &result;
@@ -70,8 +72,8 @@ Tensor matmul_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias
     const Tape::NoGrad no_grad(tape);
     result = product_4bit(x, weight, bias);
   }
-  for (const Tensor* part :
-       {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}) {
+  const Tensor codes = weight.codes();
+  for (const Tensor* part : {&codes, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}) {
     if (*part) tape.save(node, *part);
   }
   if (node != nullptr) result = tape.detach(result);
@@ -81,8 +83,12 @@ Tensor matmul_4bit(const Tensor& x, const Weight4bit& weight, const Tensor& bias
 
 }  // namespace
 
+Tensor Weight4bit::codes() const {
+  return stored ? as_bytes(stored, divide_up(times(out.size, in.size), 2)) : packed;
+}
+
 Tensor Weight4bit::dequantise() const {
-  Tape& tape = packed.tape();
+  Tape& tape = code.tape();
   const Tape::NoGrad no_grad(tape);
   Tensor scales = absmax;
   if (absmax2) {
@@ -91,7 +97,8 @@ Tensor Weight4bit::dequantise() const {
     add_inplace(scales, offset);
   }
   Tensor result = tape.empty(OpKind::dequantise, {out, in}, original);
-  tape.run(OpKind::dequantise, {&packed, &scales, &code}, {&result});
+  const Tensor packed_codes = codes();
+  tape.run(OpKind::dequantise, {&packed_codes, &scales, &code}, {&result});
   return result;
 }
 
@@ -126,7 +133,11 @@ Tensor Linear::base(const Tensor& x) const {
     const auto forward = kProducts[static_cast<std::size_t>(product)];
     return call_module(this, {&weight, &bias}, x, [&](const Tensor& seen) { return forward(seen, weight, bias); });
   }
-  // Linear4bit.forward: the input in the compute dtype, the result back in the input's.
+  return call_module(this, {&quantised->stored, &bias}, x, [&](const Tensor& seen) { return base_4bit(seen); });
+}
+
+// Linear4bit.forward: the input in the compute dtype, the result back in the input's.
+Tensor Linear::base_4bit(const Tensor& x) const {
   const Tensor input = to(x, DType::bf16);
   if (bias && bias.dtype() != DType::bf16) {
     const Tape::NoGrad no_grad(x.tape());

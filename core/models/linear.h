@@ -17,9 +17,12 @@ class ModuleBuilder;
 struct Weight4bit {
   Dim out, in;
   DType original = DType::bf16;   // dtype that dequantising gives back
-  Tensor packed;                  // uint8 [ceil(out*in / 2), 1]
+  Tensor packed;                  // uint8 [ceil(out*in / 2), 1]; where it is sharded, empty
+  Tensor stored;                  // and this has it, as parameter_units.h says
   Tensor absmax, code;            // per block; 16 values
   Tensor offset, absmax2, code2;  // double quantisation of absmax: empty without it
+
+  Tensor codes() const;
 
   // The whole weight again, [out, in], a temporary of `original` dtype.
   Tensor dequantise() const;
@@ -63,6 +66,7 @@ struct Linear {
 
  private:
   Tensor base(const Tensor& x) const;
+  Tensor base_4bit(const Tensor& x) const;
   Tensor with_lora(const Tensor& x, Tensor result) const;
   Tensor with_lora_8bit(const Tensor& x, const Tensor& result) const;
   Tensor with_lora_4bit(const Tensor& x, Tensor result) const;

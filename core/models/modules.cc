@@ -63,24 +63,42 @@ Weight4bit ModuleBuilder::weight_4bit(const std::string& path, Dim out, Dim in) 
   Weight4bit weight;
   weight.out = out;
   weight.in = in;
-  const auto number = static_cast<std::int64_t>(tape_.trace().parameters.size());
-  const Attr attr{0, {number, static_cast<std::int64_t>(elements)}};
-  weight.packed = piece("weight", {{divide_up(elements, 2), Sym::none}, {1, Sym::none}}, DType::u8);
-  tape_.trace().parameters.push_back(
-      {path + ".weight", weight.packed.impl()->storage->id, kNoStorage, Parameter::Role::matrix, false});
-  weight.code = piece("quant_map", {{16, Sym::none}}, DType::f32);
-  if (!policy_.double_quant) {
-    weight.absmax = piece("absmax", {{blocks, Sym::none}}, DType::f32);
-    tape_.run(OpKind::quantise, {}, {&weight.packed, &weight.absmax, &weight.code}, attr);
+  const Attr attr{0, {static_cast<std::int64_t>(tape_.trace().parameters.size()), static_cast<std::int64_t>(elements)}};
+  const Bytes bytes = divide_up(elements, 2);
+  if (units_ == nullptr) {
+    weight.packed = piece("weight", {{bytes, Sym::none}, {1, Sym::none}}, DType::u8);
+    tape_.trace().parameters.push_back(
+        {path + ".weight", weight.packed.impl()->storage->id, kNoStorage, Parameter::Role::matrix, false});
+  }
+  make_quant_state(weight, blocks);
+  if (units_ == nullptr) {
+    quantise(weight, weight.packed, attr);
     return weight;
   }
-  weight.absmax = piece("absmax", {{blocks, Sym::none}}, DType::u8);
+  const Tape::Scope scope(tape_, "weight");
+  const Weight4bit state = weight;
+  weight.stored =
+      units_->packed(path + ".weight", bytes, [state, attr](const Tensor& codes) { quantise(state, codes, attr); });
+  return weight;
+}
+
+void ModuleBuilder::make_quant_state(Weight4bit& weight, std::uint64_t blocks) {
+  weight.code = piece("quant_map", {{16, Sym::none}}, DType::f32);
+  weight.absmax = piece("absmax", {{blocks, Sym::none}}, policy_.double_quant ? DType::u8 : DType::f32);
+  if (!policy_.double_quant) return;
   weight.offset = piece("nested_offset", Shape{}, DType::f32);
   weight.absmax2 = piece("nested_absmax", {{divide_up(blocks, kNestedBlock), Sym::none}}, DType::f32);
   weight.code2 = piece("nested_quant_map", {{256, Sym::none}}, DType::f32);
-  tape_.run(OpKind::quantise, {},
-            {&weight.packed, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2}, attr);
-  return weight;
+}
+
+void ModuleBuilder::quantise(const Weight4bit& weight, const Tensor& codes, const Attr& attr) {
+  Tape& tape = codes.tape();
+  if (!weight.absmax2) {
+    tape.run(OpKind::quantise, {}, {&codes, &weight.absmax, &weight.code}, attr);
+    return;
+  }
+  tape.run(OpKind::quantise, {}, {&codes, &weight.absmax, &weight.code, &weight.offset, &weight.absmax2, &weight.code2},
+           attr);
 }
 
 Adapter ModuleBuilder::adapter(const std::string& path, Dim in, Dim out, Dim rank, std::uint64_t count) {

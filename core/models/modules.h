@@ -86,6 +86,8 @@ class ModuleBuilder {
  private:
   Tensor make(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable);
   Tensor piece(const char* name, const Shape& shape, DType dtype);
+  void make_quant_state(Weight4bit& weight, std::uint64_t blocks);
+  static void quantise(const Weight4bit& weight, const Tensor& codes, const Attr& attr);
 
   Tape& tape_;
   DType dtype_;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "core/trace/operators.h"
+#include "core/trace/strides.h"
 
 namespace ledger {
 
@@ -17,6 +19,23 @@ inline constexpr UnitId kHeadUnit = 2;       // final norm and output layer
 inline constexpr UnitId kFirstLayerUnit = 3;
 inline constexpr UnitId kNoUnit = ~UnitId{0};
 
+// Writes the codes of a packed weight, [bytes, 1].
+using FillCodes = std::function<void(const Tensor& codes)>;
+
+// The codes that stand in `stored`, whatever its dtype.
+inline Tensor as_bytes(const Tensor& stored, Bytes bytes) {
+  const Shape shape{{bytes, Sym::none}, {1, Sym::none}};
+  Tensor codes = stored.tape().view_of(stored, shape, contiguous_strides(shape), 0);
+  codes.impl()->dtype = DType::u8;
+  codes.impl()->offset = times(stored.impl()->offset, element_bytes(stored.dtype()));
+  return codes;
+}
+
+// [n, 1] of a floating-point dtype that has room for `bytes` (bitsandbytes: quant_storage).
+inline Shape storage_of(Bytes bytes, DType dtype) {
+  return {{divide_up(bytes, element_bytes(dtype)), Sym::none}, {1, Sym::none}};
+}
+
 class ParameterUnits {
  public:
   virtual ~ParameterUnits() = default;
@@ -27,6 +46,10 @@ class ParameterUnits {
   // The tensor that the model computes with, of the full shape. `trained` is what the optimizer updates, in its place.
   virtual Tensor parameter(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role,
                            bool trainable, Tensor& trained) = 0;
+
+  // The same for a frozen weight of packed codes, which are stored as floating-point numbers that are none: only these
+  // can be sharded.
+  virtual Tensor packed(const std::string& name, Bytes bytes, const FillCodes& fill) = 0;
 
   // Around a unit's forward pass: its input as the unit is to see it, and its output.
   virtual Tensor before_forward(UnitId unit, const Tensor& input) = 0;

@@ -152,6 +152,15 @@ Router Router::make(ModuleBuilder& builder, const std::string& path, const Model
 }
 
 Routes Router::forward(const Tensor& hidden) const {
+  Routes routes;
+  call_module(this, {&weight.weight, &bias}, hidden, [&](const Tensor& seen) {
+    routes = through(seen);
+    return routes.weights;
+  });
+  return routes;
+}
+
+Routes Router::through(const Tensor& hidden) const {
   constexpr Rule kRules[] = {of_all, of_all, of_chosen, grouped_softmax, grouped_sigmoid, of_every_expert};
   const Tape::Scope scope(hidden.tape(), name);
   AdaptedParameter::Active active = weight.activate();

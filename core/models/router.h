@@ -30,6 +30,9 @@ struct Router {
   static Router make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,
                      const DecoderDims& dims);
   Routes forward(const Tensor& hidden) const;  // [T, h]
+
+ private:
+  Routes through(const Tensor& hidden) const;
 };
 
 }  // namespace ledger

@@ -22,6 +22,7 @@ struct ZeroOptions {
   std::uint64_t max_live = 0, max_reuse = 0, sub_group = 0;
   bool overlap = false, reduce_scatter = true;
   bool offload_optimizer = false, offload_parameters = false;
+  bool loads_whole = false;  // no zero.Init: every GPU has all weights until deepspeed.initialize
   bool clips = true;
   DType dtype = DType::bf16;  // of the model: bf16, or fp16 with its search for infinite gradients
 };

@@ -17,9 +17,28 @@ Fsdp1::Unit* Fsdp1::unit_of(UnitId unit) {
   return &units_[index];
 }
 
+Fsdp1::Unit* Fsdp1::leaf_of(const ModuleCall& call) {
+  for (const Tensor* parameter : call.parameters) {
+    if (!*parameter) continue;
+    const auto found = leaf_by_parameter_.find(parameter->impl()->parameter);
+    if (found != leaf_by_parameter_.end()) return &leaves_[found->second];
+  }
+  return nullptr;
+}
+
+// Children before those that hold them; the root is wrapped last.
+template <class Visit>
+void Fsdp1::for_each_unit(const Visit& visit) {
+  for (Unit& leaf : leaves_)
+    visit(leaf);
+  for (std::size_t i = units_.size(); i-- > 0;)
+    visit(units_[i]);
+}
+
 Tensor Fsdp1::parameter(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable,
                         Tensor& trained) {
-  Unit& unit = *unit_of(open_);
+  const bool leaf = trainable && options_.adapters;
+  Unit& unit = leaf ? leaves_.emplace_back() : *unit_of(open_);
   Param param;
   param.shape = shape;
   param.elements = shape.numel();
@@ -30,23 +49,38 @@ Tensor Fsdp1::parameter(const std::string& name, const Shape& shape, DType dtype
   param.piece = tape_.unbacked(shape, dtype);
   param.number = tape_.trace().parameters.size();
   tape_.trace().parameters.push_back({name, kNoStorage, kNoStorage, role, trainable, param.elements});
+  if (leaf) leaf_by_parameter_[param.whole.impl()->parameter] = leaves_.size() - 1;
   unit.dtype = dtype;
+  unit.trained = unit.trained || trainable;
   unit.elements = plus(unit.elements, param.elements);
   trained = param.piece;
   unit.params.push_back(std::move(param));
   return unit.params.back().whole;
 }
 
+Tensor Fsdp1::packed(const std::string& name, Bytes bytes, const FillCodes& fill) {
+  Tensor unused;
+  const DType dtype = options_.param_dtype;
+  Tensor whole = parameter(name, storage_of(bytes, dtype), dtype, Parameter::Role::matrix, false, unused);
+  Param& param = unit_of(open_)->params.back();
+  param.codes = bytes;
+  param.fill = fill;
+  return whole;
+}
+
 std::vector<Tensor> Fsdp1::wrap() {
+  for_each_unit([this](Unit& unit) { seal(unit); });
   std::vector<Tensor> pieces;
-  for (std::size_t i = units_.size(); i-- > 0;)  // the root is wrapped last
-    seal(units_[i]);
-  for (Unit& unit : units_) {
+  const auto add = [&](Unit& unit) {
     for (Param& param : unit.params) {
-      if (param.local != 0) pieces.push_back(param.piece);
-      tape_.after_accumulation(param.whole, [this, &unit](Tensor&) { on_gradient(unit); });
+      if (!options_.adapters ? param.local != 0 : unit.trained) pieces.push_back(param.piece);
+      if (unit.trained) tape_.after_accumulation(param.whole, [this, &unit](Tensor&) { on_gradient(unit); });
     }
-  }
+  };
+  for (Unit& unit : units_)
+    add(unit);
+  for (Unit& leaf : leaves_)
+    add(leaf);
   return pieces;
 }
 
@@ -56,17 +90,25 @@ void Fsdp1::seal(Unit& unit) {
   unit.part = divide_up(unit.elements, options_.world);
   unit.flat = tape_.unbacked(flat::shape(times(unit.part, options_.world)), options_.param_dtype);
   const Aside aside(tape_, "fsdp.flat_param", Category::weights);
+  Tensor flat;
   {
     std::vector<Tensor> moved;
-    for (const Param& param : unit.params)
+    for (Param& param : unit.params) {
       moved.push_back(tape_.empty(OpKind::load_parameter, param.shape, unit.dtype));
-    const Tensor flat = tape_.empty(OpKind::cat, flat::shape(unit.elements), unit.dtype);
-    moved.clear();
-    unit.shard = tape_.empty(OpKind::load_parameter, flat::shape(unit.part), unit.dtype);
+      if (param.fill) param.fill(as_bytes(moved.back(), param.codes));
+    }
+    flat = tape_.empty(OpKind::cat, flat::shape(unit.elements), unit.dtype);
+    for (std::size_t i = 0; i < moved.size(); ++i) {
+      const Param& param = unit.params[i];
+      if (param.fill) copy_into(flat::piece(flat, param.offset, param.elements), flat::flattened(moved[i]));
+    }
   }
+  unit.shard = tape_.empty(OpKind::load_parameter, flat::shape(unit.part), unit.dtype);
   for (Param& param : unit.params)
     place(unit, param);
-  load(unit);
+  load(unit, flat);
+  for (Param& param : unit.params)
+    param.fill = nullptr;
 }
 
 // _get_shard_metadata: of the flat parameter this rank's shard, of the parameter what lies in it.
@@ -75,11 +117,13 @@ void Fsdp1::place(Unit& unit, Param& param) {
   const std::uint64_t begin = times(unit.part, options_.rank);
   const std::uint64_t from = std::max(begin, param.offset);
   const std::uint64_t to = std::min(plus(begin, unit.part), plus(param.offset, param.elements));
-  if (from >= to) return;
+  if (from >= to) {
+    if (options_.adapters) own(unit, param, unit.part);
+    return;
+  }
   param.start = from - begin;
   param.local = to - from;
-  param.piece.impl()->shape = flat::shape(param.local);
-  tape_.set_data(param.piece, flat::piece(unit.shard, param.start, param.local));
+  own(unit, param, options_.adapters ? unit.part : param.local);
   Parameter& parameter = tape_.trace().parameters[param.number];
   parameter.storage = unit.shard.impl()->storage->id;
   parameter.first = from - param.offset;
@@ -87,12 +131,25 @@ void Fsdp1::place(Unit& unit, Param& param) {
   parameter.offset = param.start;
 }
 
+// What the optimizer updates: the parameter's piece of the shard; with use_orig_params off all of it, padding too.
+void Fsdp1::own(const Unit& unit, Param& param, std::uint64_t elements) {
+  const std::uint64_t start = options_.adapters ? 0 : param.start;
+  if (options_.adapters && !unit.trained) return;
+  param.piece.impl()->shape = flat::shape(elements);
+  tape_.set_data(param.piece, flat::piece(unit.shard, start, elements));
+}
+
 // The shard's contents: pieces of parameters, and padding behind the last.
-void Fsdp1::load(const Unit& unit) {
+void Fsdp1::load(const Unit& unit, const Tensor& flat) {
   std::uint64_t filled = 0;
   for (const Param& param : unit.params) {
     if (param.local == 0) continue;
-    tape_.run(OpKind::load_parameter, {}, {&param.piece}, {0, {static_cast<std::int64_t>(param.number), 0}});
+    const Tensor place = flat::piece(unit.shard, param.start, param.local);
+    if (param.fill) {
+      copy_into(place, flat::piece(flat, plus(times(unit.part, options_.rank), param.start), param.local));
+    } else {
+      tape_.run(OpKind::load_parameter, {}, {&place}, {0, {static_cast<std::int64_t>(param.number), 0}});
+    }
     filled = param.start + param.local;
   }
   if (filled == unit.part) return;
@@ -129,30 +186,57 @@ void Fsdp1::reshard(Unit& unit) {
 
 Tensor Fsdp1::before_forward(UnitId id, const Tensor& input) {
   Unit* const unit = unit_of(id);
-  if (unit != nullptr && !unit->in_backward) unshard(*unit);
+  return unit == nullptr ? input : before(*unit, input);
+}
+
+void Fsdp1::after_forward(UnitId id, const Tensor& output) {
+  if (Unit* const unit = unit_of(id)) after(*unit, output);
+}
+
+Tensor Fsdp1::before_module(const ModuleCall& call, const Tensor& input) {
+  Unit* const leaf = leaf_of(call);
+  return leaf == nullptr ? input : before(*leaf, input);
+}
+
+void Fsdp1::after_module(const ModuleCall& call, const Tensor& output) {
+  if (Unit* const leaf = leaf_of(call)) after(*leaf, output);
+}
+
+// _register_post_backward_reshard_only_hook: on the input, of units without a trained parameter.
+Tensor Fsdp1::before(Unit& unit, const Tensor& input) {
+  if (unit.in_backward) return input;
+  unshard(unit);
+  if (unit.trained || !tape_.grad_enabled() || !input || !input.requires_grad()) return input;
+  const auto hook = [this, &unit] { post_backward(unit); };
+  if (input.impl()->grad_fn == nullptr) return tape_.after_gradient_of(input, hook);
+  tape_.before_gradient_of(input, hook);
   return input;
 }
 
 // The root is never given up after forward.
-void Fsdp1::after_forward(UnitId id, const Tensor& output) {
-  Unit* const unit = unit_of(id);
-  if (unit == nullptr || unit->in_backward) return;
-  const auto index = static_cast<std::size_t>(unit - units_.data());
-  if (index != 0 && options_.reshard_after_forward) reshard(*unit);
-  order_.push_back(index);
-  if (tape_.grad_enabled() && output.requires_grad())
-    tape_.before_gradient_of(output, [this, index] { pre_backward(index); });
+void Fsdp1::after(Unit& unit, const Tensor& output) {
+  if (unit.in_backward) return;
+  if (&unit != &units_.front() && options_.reshard_after_forward) reshard(unit);
+  if (std::find(order_.begin(), order_.end(), &unit) == order_.end()) order_.push_back(&unit);
+  unit.wanted = tape_.grad_enabled() && output.requires_grad();
+  if (unit.wanted) tape_.before_gradient_of(output, [this, &unit] { pre_backward(unit); });
 }
 
 // BACKWARD_PRE: the unit that ended forward before this one is gathered before this one's gradients are computed.
-void Fsdp1::pre_backward(std::size_t index) {
-  Unit& unit = units_[index];
+void Fsdp1::pre_backward(Unit& unit) {
   if (unit.in_backward) return;
   unit.in_backward = true;
   if (!std::exchange(callback_queued_, true)) tape_.at_backward_end([this] { end_of_backward(); });
-  unshard(unit);
-  const auto place = std::find(order_.begin(), order_.end(), index);
-  if (place != order_.begin() && place != order_.end()) unshard(units_[*(place - 1)]);
+  if (std::exchange(unit.wanted, false)) unshard(unit);
+  const auto place = std::find(order_.begin(), order_.end(), &unit);
+  if (place == order_.begin() || place == order_.end()) return;
+  Unit& previous = **(place - 1);
+  if (previous.wanted) unshard(previous);
+}
+
+// _post_backward_reshard, _should_free_in_backward: what is kept after forward is kept until gradients are reduced.
+void Fsdp1::post_backward(Unit& unit) {
+  if (sync_ || options_.reshard_after_forward) reshard(unit);
 }
 
 // --- gradients
@@ -175,7 +259,7 @@ void Fsdp1::on_gradient(Unit& unit) {
     add_inplace(unit.gradient, gradient);
     gradient = std::move(unit.gradient);
   }
-  reshard(unit);
+  post_backward(unit);
   if (sync_) {
     reduce(unit, std::move(gradient));
   } else {
@@ -201,16 +285,19 @@ void Fsdp1::reduce(Unit& unit, Tensor gradient) {
 
 // _post_backward_final_callback, _finalize_params: the optimizer's parameters get views of the reduced gradients.
 void Fsdp1::end_of_backward() {
-  for (Unit& unit : units_) {
-    reshard(unit);
-    unit.in_backward = false;
-    if (!unit.reduced) continue;
+  for_each_unit([this](Unit& unit) {
+    post_backward(unit);
+    unit.in_backward = unit.wanted = false;
+    if (!unit.reduced) return;
     for (Param& param : unit.params) {
-      if (param.local == 0) continue;
-      param.piece.impl()->grad = flat::piece(unit.reduced, param.start, param.local);
+      if (options_.adapters) {
+        param.piece.impl()->grad = unit.reduced;
+      } else if (param.local != 0) {
+        param.piece.impl()->grad = flat::piece(unit.reduced, param.start, param.local);
+      }
     }
     unit.reduced.reset();
-  }
+  });
   order_.clear();
   callback_queued_ = false;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/models/dtensor.h"
+#include "core/parallel/flat.h"
 #include "core/trace/streams.h"
 
 namespace ledger {
@@ -51,6 +52,21 @@ Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype
   Tensor result = param.unsharded;
   open_->params.push_back(std::move(param));
   return result;
+}
+
+// What was quantised whole is cut as any parameter is; codes stored in bytes would be left out of sharding (accelerate
+// utils/fsdp_utils.py, fsdp2_prepare_model).
+Tensor Fsdp2::packed(const std::string& name, Bytes bytes, const FillCodes& fill) {
+  Tensor shard;
+  const DType dtype = options_.param_dtype;
+  const Shape shape = storage_of(bytes, dtype);
+  Tensor whole = parameter(name, shape, dtype, Parameter::Role::matrix, false, shard);
+  const Aside aside(tape_, "fsdp.quantised", Category::weights);
+  const Tensor quantised = tape_.empty(OpKind::load_parameter, shape, dtype);
+  fill(as_bytes(quantised, bytes));
+  const Parameter& own = tape_.trace().parameters.back();
+  if (own.held != 0) copy_into(flat::piece(shard, 0, own.held), flat::piece(quantised, own.first, own.held));
+  return whole;
 }
 
 // --- gathering

@@ -30,6 +30,7 @@ class Fsdp2 : public ParameterUnits {
   void open(UnitId unit) override { open_ = &group_of(unit); }
   Tensor parameter(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable,
                    Tensor& trained) override;
+  Tensor packed(const std::string& name, Bytes bytes, const FillCodes& fill) override;
   Tensor before_forward(UnitId unit, const Tensor& input) override;
   void after_forward(UnitId unit, const Tensor& output) override;
 

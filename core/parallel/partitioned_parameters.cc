@@ -35,24 +35,73 @@ Tensor PartitionedParameters::add(const std::string& name, const Shape& shape, D
   param.trainable = trainable;
   param.persistent = param.elements <= options_.persistence;
   param.recent = kNever;
-  {
-    const Tape::In in(tape_, Category::weights);
-    const Tensor whole = tape_.empty(OpKind::load_parameter, shape, dtype);
-    if (options_.offload_parameters) {
-      partition = tape_.unbacked({{part, Sym::none}}, dtype);
-      tape_.trace().parameters.push_back({name, kNoStorage, kNoStorage, role, trainable, param.elements});
-      if (!trainable) tape_.trace().host.push_back({"zero.frozen_partitions", Category::weights, dtype, part});
-    } else {
-      partition = tape_.parameter(name, {{part, Sym::none}}, dtype, role, trainable);
-      set_shard(tape_.trace().parameters.back(), param.elements, part, options_.rank);
-    }
-  }
-  param.partition = partition;
   param.whole = tape_.unbacked(shape, dtype);
   param.whole.impl()->requires_grad = trainable;
   param.whole.impl()->parameter = static_cast<std::int32_t>(params_.size());
+  if (options_.loads_whole) {
+    load_whole(param, name, dtype, role);
+  } else {
+    make(param, name, dtype, role);
+  }
+  partition = param.partition;
   params_.push_back(std::move(param));
   return params_.back().whole;
+}
+
+void PartitionedParameters::make(Param& param, const std::string& name, DType dtype, Parameter::Role role) {
+  const std::uint64_t part = param.padded / options_.world;
+  const Tape::In in(tape_, Category::weights);
+  const Tensor whole = tape_.empty(OpKind::load_parameter, param.whole.shape(), dtype);
+  if (options_.offload_parameters) {
+    param.partition = tape_.unbacked({{part, Sym::none}}, dtype);
+    tape_.trace().parameters.push_back({name, kNoStorage, kNoStorage, role, param.trainable, param.elements});
+    if (!param.trainable) tape_.trace().host.push_back({"zero.frozen_partitions", Category::weights, dtype, part});
+    return;
+  }
+  param.partition = tape_.parameter(name, {{part, Sym::none}}, dtype, role, param.trainable);
+  set_shard(tape_.trace().parameters.back(), param.elements, part, options_.rank);
+}
+
+void PartitionedParameters::load_whole(Param& param, const std::string& name, DType dtype, Parameter::Role role) {
+  const std::uint64_t part = param.padded / options_.world;
+  const Tape::In in(tape_, Category::weights);
+  tape_.alloc_storage(param.whole, param.whole.shape(), OpKind::load_parameter);
+  param.partition = tape_.unbacked({{part, Sym::none}}, dtype);
+  param.partition.impl()->parameter = static_cast<std::int32_t>(tape_.trace().parameters.size());
+  tape_.trace().parameters.push_back({name, kNoStorage, kNoStorage, role, param.trainable, param.elements});
+  set_shard(tape_.trace().parameters.back(), param.elements, part, options_.rank);
+}
+
+Tensor PartitionedParameters::add_packed(const std::string& name, const Shape& shape, DType dtype, Bytes bytes,
+                                         const FillCodes& fill) {
+  Tensor partition;
+  Tensor whole = add(name, shape, dtype, Parameter::Role::matrix, false, partition);
+  params_.back().packed = true;
+  fill(as_bytes(whole, bytes));
+  return whole;
+}
+
+// One after the other, each in the place in the ledger that it was loaded for.
+void PartitionedParameters::partition_loaded() {
+  if (!options_.loads_whole) return;
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    Param& param = params_[i];
+    const StorageInfo loaded = tape_.trace().storages[param.whole.impl()->storage->id];
+    const Aside aside(tape_, "zero.partition", Category::weights);
+    tape_.alloc_storage(param.partition, param.partition.shape(), OpKind::load_parameter);
+    const StorageId id = param.partition.impl()->storage->id;
+    tape_.trace().storages[id].scope = loaded.scope;
+    tape_.trace().storages[id].layer = loaded.layer;
+    Parameter& parameter = tape_.trace().parameters[i];
+    parameter.storage = id;
+    if (!param.packed) {
+      tape_.run(OpKind::load_parameter, {}, {&param.partition}, {0, {static_cast<std::int64_t>(i), 0}});
+    } else if (parameter.held != 0) {
+      copy_into(flat::piece(param.partition, 0, parameter.held),
+                flat::piece(param.whole, parameter.first, parameter.held));
+    }
+    tape_.free_storage(param.whole);
+  }
 }
 
 void PartitionedParameters::gather_each_once() {

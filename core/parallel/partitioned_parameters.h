@@ -25,6 +25,9 @@ class PartitionedParameters {
   // zero.Init: the whole parameter for a moment, then this rank's partition.
   Tensor add(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable,
              Tensor& partition);
+  // The same for a weight of packed codes; models that are quantised as they are loaded know no zero.Init.
+  Tensor add_packed(const std::string& name, const Shape& shape, DType dtype, Bytes bytes, const FillCodes& fill);
+  void partition_loaded();  // Init(module=...), where all of it was loaded whole
   void gather_each_once();  // stage3.py, create_reduce_and_remove_grad_hooks
 
   ModuleId module_of(const ModuleCall& call);
@@ -50,7 +53,7 @@ class PartitionedParameters {
     Tensor whole, partition;
     std::uint64_t elements = 0, padded = 0;
     State state = State::absent;
-    bool trainable = false, persistent = false, external = false;
+    bool trainable = false, persistent = false, external = false, packed = false;
     std::vector<ModuleId> active;    // ds_active_sub_modules
     std::shared_ptr<Gather> flight;  // in the registry of parameters in flight
     std::int64_t recent = 0;         // step for which it was last fetched
@@ -64,6 +67,8 @@ class PartitionedParameters {
   };
 
   ParamId id_of(const Tensor& parameter) const { return static_cast<ParamId>(parameter.impl()->parameter); }
+  void make(Param& param, const std::string& name, DType dtype, Parameter::Role role);
+  void load_whole(Param& param, const std::string& name, DType dtype, Parameter::Role role);
   void gather(const std::vector<ParamId>& params);
   void gather_one(Param& param, const char* scope);
   void gather_together(const std::vector<ParamId>& params);

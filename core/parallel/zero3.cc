@@ -20,6 +20,10 @@ Tensor Zero3::parameter(const std::string& name, const Shape& shape, DType dtype
   return whole;
 }
 
+Tensor Zero3::packed(const std::string& name, Bytes bytes, const FillCodes& fill) {
+  return parameters_.add_packed(name, storage_of(bytes, options_.dtype), options_.dtype, bytes, fill);
+}
+
 std::span<const Zero3::ModuleId> Zero3::modules_of(UnitId unit) {
   if (unit == kRootUnit) return root_;
   if (unit < kFirstLayerUnit) return {};
@@ -64,6 +68,7 @@ void Zero3::after(ModuleId id, const Tensor& output) {
 // -------------------------------------------------------------------------------------------------------------
 
 void Zero3::wrap(const std::vector<Tensor>&) {
+  parameters_.partition_loaded();
   make_sub_groups();
   if (!options_.offload_parameters) flatten_partitions();
   make_masters();

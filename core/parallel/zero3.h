@@ -35,6 +35,7 @@ class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
   void open(UnitId) override {}
   Tensor parameter(const std::string& name, const Shape& shape, DType dtype, Parameter::Role role, bool trainable,
                    Tensor& trained) override;
+  Tensor packed(const std::string& name, Bytes bytes, const FillCodes& fill) override;
   Tensor before_forward(UnitId unit, const Tensor& input) override;
   void after_forward(UnitId unit, const Tensor& output) override;
 

@@ -50,8 +50,9 @@ LinearPolicy linear_policy(const Recipe& recipe, const TraceOptions& options) {
   policy.alpha = options.lora_alpha;
   policy.targets = recipe.targets;
   policy.adapter_dtype = recipe.adapter_dtype == AdapterDtype::bf16 ? DType::bf16 : DType::f32;
-  // With zero.Init parameters stay as they are: adapters, which PEFT adds later, too.
-  const bool cast = recipe.zero == 1 || recipe.zero == 2 || recipe.adapter_dtype == AdapterDtype::bf16;
+  // With zero.Init parameters stay as they are: adapters, which PEFT adds later, too. (Quantised models know none.)
+  const bool init = recipe.zero == 3 && recipe.method != Method::qlora;
+  const bool cast = !init || recipe.adapter_dtype == AdapterDtype::bf16;
   if (recipe.zero != 0 && cast) policy.adapter_dtype = engine_dtype(recipe);
   if (options.weights == DType::f64) policy.adapter_dtype = DType::f64;  // PEFT makes adapters in the base's dtype
   policy.dropout = recipe.lora_dropout;
@@ -96,7 +97,8 @@ Fsdp1::Options fsdp1_options(const Recipe& recipe, const TraceOptions& options) 
           .rank = options.rank,
           .param_dtype = dtype_of(recipe.param_dtype, options),
           .reduce_dtype = dtype_of(recipe.reduce_dtype, options),
-          .reshard_after_forward = recipe.reshard_after_forward};
+          .reshard_after_forward = recipe.reshard_after_forward,
+          .adapters = recipe.method != Method::full};
 }
 
 Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options) {
@@ -161,6 +163,7 @@ class TrainingLoop {
       ZeroOptions zero = zero_options(recipe, config.hidden_size, model.weights);
       zero.rank = options.rank;
       zero.clips = options.max_grad_norm > 0;
+      zero.loads_whole = recipe.method == Method::qlora;
       zero_ = make_zero(tape_, zero, [this] { return partition_step(); });
       model.units = zero_->units();
     }

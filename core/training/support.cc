@@ -257,10 +257,18 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) {
        return r.zero != 0 && (leaves_gradients_out(c, r) || (r.zero == 3 && !c.vision.model_type.empty()));
      }},
-    {"method", "sharded_4_bit_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.method == Method::qlora; }},
+    // bitsandbytes' quant_storage: FSDP1 flattens weights of one dtype only, and a cast would change packed codes.
+    {"param_dtype", "sharded_4_bit_wants_one_dtype",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.fsdp != 0 && r.method == Method::qlora && r.param_dtype != ShardDtype::bf16;
+     }},
+    {"weights", "sharded_4_bit_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.weights == Weights::int8; }},
+    // Both read adapters outside the modules that PEFT makes units of.
     {"method", "fsdp1_adapters_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return r.fsdp == 1 && r.method != Method::full; }},
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.fsdp == 1 && r.method != Method::full && (r.dora || adapts_experts(c, r));
+     }},
     {"units", "titan_units_are_fsdp2s",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp == 1 && r.units == Units::titan; }},
     {"precision", "fsdp_has_a_mixed_precision_of_its_own",
@@ -311,10 +319,18 @@ constexpr Refusal kRefusals[] = {
        return r.zero == 3 && (c.architecture == Architecture::plain || c.architecture == Architecture::t5);
      }},
     {"zero", "zero3_experts_not_modelled",
-     [](const ModelConfig& c, const Recipe& r) { return r.zero == 3 && !c.moe.layers.empty(); }},
+     [](const ModelConfig& c, const Recipe& r) {
+       // Blocks that read their router's weight or all experts' themselves; gpt-oss's attention, which has a parameter
+       // of its own beside its linears; PEFT's wrappers of parameters.
+       const Routing routing = c.style.routing;
+       const bool reads =
+           routing == Routing::grouped_softmax || routing == Routing::every_expert || c.style.expert_bias;
+       return r.zero == 3 && !c.moe.layers.empty() && (reads || adapts_experts(c, r));
+     }},
     {"method", "sharded_4_bit_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
-       return r.zero == 3 && (r.method == Method::qlora || r.weights == Weights::int8);
+       const bool offloaded = r.method == Method::qlora && r.offload == Offload::params;
+       return r.zero == 3 && (offloaded || r.weights == Weights::int8);
      }},
     {"dora", "zero3_dora_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero == 3 && r.dora; }},
     {"optimizer", "offload_steps_with_adam",
@@ -348,7 +364,8 @@ std::optional<Problem> only_while_generating(const Recipe& recipe) {
 
 bool prepared_for_kbit(const Recipe& r) {
   const bool int8_base = r.weights == Weights::int8 && r.task == Task::training;
-  return (r.method == Method::qlora || int8_base) && r.prepare_kbit && r.zero == 0;  // DeepSpeed casts it back
+  // DeepSpeed casts it back; sharded by FSDP the model is left as it is (trl sft_trainer.py, is_sharded_qlora).
+  return (r.method == Method::qlora || int8_base) && r.prepare_kbit && r.zero == 0 && r.fsdp == 0;
 }
 
 bool fp32_stream(const Recipe& r) {

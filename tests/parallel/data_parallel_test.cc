@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "core/answer/prediction.h"
 #include "tests/config/fixtures.h"
@@ -277,12 +278,95 @@ TEST(Fsdp1, MoreRanksNeverTakeMoreAndCheckpointingGathersNoMore) {
   }
 }
 
+// peft utils/other.py, fsdp_auto_wrap_policy: every lora_A and lora_B of the seven linears beside the layers and the
+// root, each gathered before it runs and before its backward.
+TEST(Fsdp1, EveryAdapterIsAUnitOfItsOwn) {
+  const Prediction p = predicted(fsdp1({{"method", "lora"}}));
+  EXPECT_EQ(sizes_of(p.trace, OpKind::all_gather).size(), 2u * (2u * 3u * (1u + 14u) + 1u));
+  EXPECT_EQ(sizes_of(p.trace, OpKind::reduce_scatter).size(), 2u * 3u * 14u);
+  Bytes moments = 0, largest_gradient = 0;
+  for (const StorageInfo& storage : p.trace.storages) {
+    if (p.trace.names[storage.scope] == "fsdp.flat_gradient")
+      largest_gradient = std::max(largest_gradient, storage.bytes);
+    if (storage.op == OpKind::zeros_like && p.trace.names[storage.scope] == "adamw.exp_avg") moments += storage.bytes;
+  }
+  EXPECT_EQ(moments, 4 * divide_up(p.trainable, 4)) << "rank 16: no padding";
+  EXPECT_EQ(largest_gradient, 2 * 16 * 96u) << "of q_proj's lora_B, in bf16";
+}
+
+// A recomputation gathers a layer's adapters once more, but for those whose backward has begun.
+TEST(Fsdp1, CheckpointingGathersAdaptersAgain) {
+  const Prediction p = predicted(fsdp1({{"method", "lora"}, {"checkpointing", "full"}}));
+  const std::size_t gathers = sizes_of(p.trace, OpKind::all_gather).size();
+  EXPECT_GT(gathers, 2u * (2u * 3u * 15u + 1u));
+  EXPECT_LE(gathers, 2u * (3u * (2u + 3u * 14u) + 1u));
+}
+
+// bitsandbytes: codes of two weights a byte in blocks of 64, held as bf16 numbers; their scales whole on every rank.
+struct Quantised {
+  Bytes codes = 0, state = 0;
+};
+Quantised quantised_layer(const ModelConfig& c, std::uint64_t ranks) {
+  const std::uint64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim,
+                      kv = c.num_key_value_heads * c.head_dim, f = c.intermediate_size;
+  Quantised sum;
+  for (const std::uint64_t weights : {h * q, h * kv, h * kv, q * h, h * f, h * f, f * h}) {
+    const std::uint64_t blocks = divide_up(weights, 64);
+    sum.codes += 2 * divide_up(divide_up(weights, 4), ranks);
+    sum.state += blocks + 4 * divide_up(blocks, 256) + 4 * (16 + 256 + 1);
+  }
+  return sum;
+}
+
+// r x in and out x r of every linear in bf16, rows shared: rank 16 divides, an output may not.
+Bytes adapter_shards(const ModelConfig& c, std::uint64_t ranks) {
+  const std::uint64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim,
+                      kv = c.num_key_value_heads * c.head_dim, f = c.intermediate_size;
+  Bytes sum = 0;
+  for (const auto& [in, out] : {std::pair{h, q}, {h, kv}, {h, kv}, {q, h}, {h, f}, {h, f}, {f, h}})
+    sum += 2 * (16 / ranks * in + divide_up(out, ranks) * 16);
+  return sum;
+}
+
+TEST(Sharded4Bit, CodesAreSharedAndScalesAreNot) {
+  const ModelConfig config = odd_llama(3);
+  for (const char* dp : {"2", "4"}) {
+    const std::uint64_t ranks = std::stoull(dp), h = config.hidden_size, v = config.vocab_size;
+    const Settings settings = {{"method", "qlora"}, {"dp", dp}, {"fsdp", "2"}, {"adapter_dtype", "bf16"}};
+    const Prediction p = predicted(settings);
+    const Quantised layer = quantised_layer(config, ranks);
+    const Bytes norms = 2 * 7 * divide_up(h, ranks), tables = 2 * 2 * divide_up(v, ranks) * h;
+    EXPECT_EQ(loaded(p) - kRotary, 3 * (layer.codes + layer.state + adapter_shards(config, ranks)) + norms + tables)
+        << dp;
+  }
+}
+
+TEST(Sharded4Bit, FlatParametersHaveTheSame) {
+  const Settings settings = {{"method", "qlora"}, {"dp", "2"}, {"adapter_dtype", "bf16"}};
+  Settings flat = settings, rows = settings;
+  flat.push_back({"fsdp", "1"});
+  rows.push_back({"fsdp", "2"});
+  const Prediction one = predicted(flat), two = predicted(rows);
+  // Padding: of rows and tables under FSDP2, of whole units under FSDP1.
+  EXPECT_NEAR(static_cast<double>(loaded(one)), static_cast<double>(loaded(two)),
+              0.01 * static_cast<double>(loaded(two)));
+  EXPECT_LT(one.replay.peak_tensor_bytes,
+            predicted({{"method", "qlora"}, {"dp", "2"}, {"adapter_dtype", "bf16"}}).replay.peak_tensor_bytes);
+}
+
+TEST(Sharded4Bit, WhatACastWouldDestroyIsRefused) {
+  const Result<Prediction> result =
+      predict_run(odd_llama(1), recipe_of({{"method", "qlora"}, {"dp", "2"}, {"fsdp", "2"}, {"param_dtype", "fp32"}}));
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.problem().expected, "sharded_4_bit_wants_one_dtype");
+}
+
 TEST(Fsdp1, WhatIsNotModelledIsRefused) {
   const auto reason = [](const Settings& settings) {
     const Result<Prediction> result = predict_run(odd_llama(1), recipe_of(settings));
     return result.ok() ? "" : result.problem().expected;
   };
-  EXPECT_EQ(reason(fsdp1({{"method", "lora"}})), "fsdp1_adapters_not_modelled");
+  EXPECT_EQ(reason(fsdp1({{"method", "lora"}, {"dora", "true"}})), "fsdp1_adapters_not_modelled");
   EXPECT_EQ(reason(fsdp1({{"units", "titan"}})), "titan_units_are_fsdp2s");
 }
 

@@ -84,6 +84,14 @@ constexpr void lora(Recipe& r) {
   r.rank = 3;
 }
 
+constexpr void qlora(Recipe& r, std::uint64_t fsdp) {
+  r.method = Method::qlora;
+  r.precision = Precision::bf16;
+  r.prepare_kbit = false;
+  r.rank = 3;
+  r.fsdp = fsdp;
+}
+
 constexpr void small_images(Recipe& r) {
   r.image_height = r.image_width = 56;
 }
@@ -280,6 +288,51 @@ constexpr Shared kShared[] = {
        lora(r);
        r.fsdp = 2;
      }},
+    {"fsdp2_qlora", kOdd, [](Recipe& r) { qlora(r, 2); }},
+    {"fsdp2_qlora_recomputed", kOdd,
+     [](Recipe& r) {
+       qlora(r, 2);
+       r.double_quant = false;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"fsdp1_lora", kOdd,
+     [](Recipe& r) {
+       lora(r);
+       r.fsdp = 1;
+     }},
+    {"fsdp1_lora_kept_accumulated", kOdd,
+     [](Recipe& r) {
+       lora(r);
+       r.fsdp = 1;
+       r.reshard_after_forward = false;
+       r.grad_accum = 3;
+     }},
+    {"fsdp1_lora_recomputed", tiny::kQwen2,
+     [](Recipe& r) {
+       lora(r);
+       r.fsdp = 1;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"fsdp1_qlora", kOdd, [](Recipe& r) { qlora(r, 1); }},
+    {"fsdp1_qlora_recomputed_accumulated", kOdd,
+     [](Recipe& r) {
+       qlora(r, 1);
+       r.checkpointing = Checkpointing::full;
+       r.grad_accum = 2;
+     }},
+    {"zero3_qlora", kOdd,
+     [](Recipe& r) {
+       qlora(r, 0);
+       zero(r, 3);
+     }},
+    {"zero3_qlora_recomputed_accumulated", kOdd,
+     [](Recipe& r) {
+       qlora(r, 0);
+       zero(r, 3);
+       r.param_persistence_threshold = 1;
+       r.checkpointing = Checkpointing::full;
+       r.grad_accum = 2;
+     }},
     {"zero2_lora", kOdd,
      [](Recipe& r) {
        lora(r);
@@ -369,6 +422,13 @@ constexpr Shared kShared[] = {
        zero(r, 3);
        r.reduce_scatter = false;
      }},
+    {"zero3_experts", kExperts, [](Recipe& r) { zero(r, 3); }},
+    {"zero3_experts_recomputed", kExperts,
+     [](Recipe& r) {
+       zero(r, 3);
+       r.param_persistence_threshold = 1;
+       r.checkpointing = Checkpointing::full;
+     }},
     {"zero3_accumulated", tiny::kQwen2,
      [](Recipe& r) {
        zero(r, 3);
@@ -441,12 +501,18 @@ void say(std::ostream& out, const std::vector<double>& values) {
   out << '\n';
 }
 
-std::string account(const HostRun& run, const Replay& predicted) {
+// Codes of a sharded 4-bit weight stand in numbers that are none, and no one trains them.
+bool is_told(const Recipe& recipe, const std::string& name) {
+  return recipe.method != Method::qlora || name.find("lora_") != std::string::npos;
+}
+
+std::string account(const HostRun& run, const Replay& predicted, const Recipe& recipe) {
   if (run.failure) return "failed: " + run.failure->what;
   if (!identical(predicted, run.replay)) return "failed: another trace than was predicted";
   std::ostringstream out;
   say(out, run.losses);
   for (const NamedTensor& weight : run.weights) {
+    if (!is_told(recipe, weight.name)) continue;
     const TensorCut& cut = weight.cut;
     out << weight.name << ' ' << weight.first << ' ' << cut.piece << ' ' << cut.stride << ' ' << cut.offset << ' ';
     say(out, weight.values);
@@ -537,7 +603,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   one.sequence_parallel = false;
   one.pipeline_schedule = PipelineSchedule::one_f_one_b;
   one.fsdp = one.zero = 0;
-  if (one.stack != Stack::megatron) one.precision = Precision::fp32;
+  if (one.stack != Stack::megatron && one.method != Method::qlora) one.precision = Precision::fp32;
   const Recipe plain;
   one.reduce_bucket_size = plain.reduce_bucket_size;
   one.param_persistence_threshold = plain.param_persistence_threshold;
@@ -556,7 +622,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   const auto all = forked::as_ranks(world, [&](Communicator& ranks) {
     const Replay predicted =
         replay(traced(shared.config, many, ranks.rank(), false), {.allocator = {}, .record_addresses = true});
-    return account(run(traced(shared.config, many, ranks.rank()), &ranks), predicted);
+    return account(run(traced(shared.config, many, ranks.rank()), &ranks), predicted, many);
   });
   Trained trained;
   for (const forked::Ended& rank : all) {
@@ -567,9 +633,13 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   for (double& loss : trained.losses)
     loss /= trained.with_losses;
   expect_near(trained.losses, expected.losses, "loss");
-  ASSERT_EQ(trained.weights.size(), expected.weights.size());
-  for (const NamedTensor& weight : expected.weights)
+  std::size_t told = 0;
+  for (const NamedTensor& weight : expected.weights) {
+    if (!is_told(many, weight.name)) continue;
+    ++told;
     expect_near(trained.weights[weight.name], weight.values, weight.name);
+  }
+  EXPECT_EQ(trained.weights.size(), told);
 }
 
 }  // namespace

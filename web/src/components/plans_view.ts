@@ -16,7 +16,7 @@ type Field = keyof typeof MOST;
 const CUTS = ['tp', 'pp', 'cp', 'dp'] as const;
 const SHOWN = [...CUTS, 'ep'] as const; // experts are spread over the same GPUs once more
 // What of the recipe another answer depends on. Who shards what, the micro-batch and recomputation are the search's own.
-const OWN: ReadonlySet<string> = new Set(['stack', 'dp', 'tp', 'pp', 'cp', 'ep', 'batch', 'grad_accum', 'micro_batches', 'checkpointing', 'zero', 'fsdp', 'reshard_after_forward', 'sequence_parallel',
+const OWN: ReadonlySet<string> = new Set(['stack', 'dp', 'tp', 'pp', 'cp', 'ep', 'etp', 'batch', 'grad_accum', 'micro_batches', 'checkpointing', 'zero', 'fsdp', 'reshard_after_forward', 'sequence_parallel',
   'pipeline_schedule', 'ddp_bucket_view', 'precision', 'autocast', 'param_dtype', 'loss']);
 const PARTS = ['compute', 'tensor', 'context', 'pipeline', 'bubble', 'data'] as const;
 
