@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "probe/host/strips.h"
-#include "probe/ranks/rank_groups.h"
 
 namespace ledger::device {
 namespace {
@@ -17,7 +16,9 @@ DeviceExecutor::DeviceExecutor(const Trace& trace, Device& device, Options optio
     : CheckedExecutor(trace, options.stop),
       device_(device),
       options_(std::move(options)),
-      pending_(trace.losses.size()) {}
+      pending_(trace.losses.size()) {
+  if (options_.ranks != nullptr) groups_.emplace(trace.mesh, *options_.ranks);
+}
 
 // The matrix library works in the trace's own workspace, the largest that is alive; others' scratch memory is not its.
 void DeviceExecutor::after_birth(StorageId storage, std::byte* memory) {
@@ -30,6 +31,11 @@ void DeviceExecutor::after_birth(StorageId storage, std::byte* memory) {
 }
 
 void DeviceExecutor::before_death(StorageId storage, std::byte* memory) {
+  const Bytes bytes = trace().storages[storage].bytes;
+  while (Message* sent = messages_.sent_from(memory, bytes)) {
+    sent->buffer.data = device_.put_aside(messages_.place(sent), sent->buffer.data, sent->buffer.bytes());
+    if (sent->buffer.data == nullptr) return fail("there is no memory for a copy of what is sent", storage);
+  }
   if (options_.poison) device_.fill(memory, kPoison, trace().storages[storage].bytes);
   if (storage != workspace_) return;
   workspace_ = kNoStorage;
@@ -39,12 +45,26 @@ void DeviceExecutor::before_death(StorageId storage, std::byte* memory) {
 const char* DeviceExecutor::compute(const Run& run, Operands in, Operands out) {
   const KernelFn kernel = device_.kernels()[static_cast<std::size_t>(run.op)];
   if (kernel == nullptr) return "there is no kernel for this operator";
+  Communicator* const ranks = groups_ ? &groups_->of(run.group) : nullptr;
+  if (ranks != nullptr && (run.op == OpKind::send || run.op == OpKind::receive))
+    return add_message(run, in, out, *ranks);
+  if (!MessageBatch::passes(in, out) && !messages_.exchange()) return options_.ranks->failure().c_str();
   const RankSeat seat = seat_among(trace().mesh, options_.seat, run.group);
-  Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services(), seat};
+  Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services(), seat, ranks};
   kernel(call);
   if (call.error != nullptr) return call.error;
   error_ = device_.queue_error();
   return error_.empty() ? nullptr : error_.c_str();
+}
+
+const char* DeviceExecutor::add_message(const Run& run, Operands in, Operands out, Communicator& ranks) {
+  if (!messages_.empty() && !messages_.of(ranks) && !messages_.exchange()) return ranks.failure().c_str();
+  const bool outgoing = run.op == OpKind::send;
+  const Operand& buffer = outgoing ? in[0] : out[0];
+  if (!is_dense(buffer)) return kNotDense;
+  messages_.add(ranks,
+                {{buffer.data, buffer.numel(), buffer.dtype}, static_cast<std::uint64_t>(run.attr.i[0]), outgoing});
+  return nullptr;
 }
 
 void DeviceExecutor::note_loss(std::size_t step, const host::HostView& loss) {
@@ -64,7 +84,10 @@ void DeviceExecutor::settle() {
   }
 }
 
+// Messages outlast a phase: between stages one may end with a send and the next begin with a receive.
 void DeviceExecutor::after_phase(std::uint32_t phase) {
+  const bool last = phase + 1 == trace().phases.size();
+  if (last && !messages_.exchange()) return fail(options_.ranks->failure());
   if (options_.on_phase_end) options_.on_phase_end(*this, phase);
 }
 

@@ -7,6 +7,8 @@
 #include "probe/checked_executor.h"
 #include "probe/device/call.h"
 #include "probe/initial_values.h"
+#include "probe/ranks/message_batch.h"
+#include "probe/ranks/rank_groups.h"
 
 namespace ledger::device {
 
@@ -26,6 +28,10 @@ class Device {
   virtual void use_workspace(std::byte* memory, Bytes bytes) = 0;               // of the matrix library
   virtual std::string queue_error() = 0;                                        // of the launches since the last call
   virtual std::string settle() = 0;                                             // waits for the queue; what went wrong
+  virtual bool idle() = 0;  // whether all that was queued has run, or failed; waits for nothing
+  // A copy of device memory beside the allocator's, for number `place`, until that is asked for again; queued. nullptr:
+  // there is no memory for it.
+  virtual std::byte* put_aside(std::size_t place, const std::byte* from, Bytes bytes) = 0;
 };
 
 class DeviceExecutor : public CheckedExecutor {
@@ -34,6 +40,7 @@ class DeviceExecutor : public CheckedExecutor {
     bool poison = false;              // memory is NaN before it is written and after it is freed
     std::uint64_t seed = kTokenSeed;  // of tokens, input features and dropout
     RankSeat seat = {};               // in whose place this process is
+    Communicator* ranks = nullptr;    // of which this is one; null: others' parts are copies of its own
     // Called when a phase (index into Trace::phases) has run, while what it left is alive.
     std::function<void(DeviceExecutor&, std::uint32_t)> on_phase_end = nullptr;
     std::function<bool()> stop = nullptr;  // asked before every operator
@@ -54,6 +61,7 @@ class DeviceExecutor : public CheckedExecutor {
   void note_loss(std::size_t step, const host::HostView& loss) override;
   void settle() override;
   void after_phase(std::uint32_t phase) override;
+  const char* add_message(const Run& run, Operands in, Operands out, Communicator& ranks);
 
   struct PendingLoss {
     alignas(8) std::array<std::byte, 8> bytes{};
@@ -65,6 +73,8 @@ class DeviceExecutor : public CheckedExecutor {
   Options options_;
   StorageId workspace_ = kNoStorage;
   std::vector<PendingLoss> pending_;  // by step; copied back while kernels run
+  std::optional<RankGroups> groups_;
+  MessageBatch messages_;
   std::string error_;
 };
 

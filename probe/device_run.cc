@@ -13,19 +13,33 @@ DeviceMemory without_sums(DeviceMemory memory) {
   return memory;
 }
 
+DeviceFacts facts_of(const MeasuredDevice& device, const DeviceRunOptions& run) {
+  DeviceFacts facts = device.facts();
+  facts.nccl = run.nccl_version;
+  return facts;
+}
+
+DeviceMemory memory_of(MeasuredDevice& device, const DeviceRunOptions& run, Bytes reserved) {
+  if (!run.nccl) return device.memory(reserved, 0);
+  const NcclMemory nccl = run.nccl();
+  DeviceMemory memory = device.memory(reserved, nccl.total());
+  memory.nccl = nccl;
+  return memory;
+}
+
 }  // namespace
 
 DeviceRun run_on_device(const Trace& trace, const ReplayOptions& options, MeasuredDevice& device,
                         const DeviceRunOptions& run) {
   DeviceRun result;
   std::mutex mutex;
-  DeviceMemory at_phase_end = without_sums(device.memory(0));
+  DeviceMemory at_phase_end = without_sums(memory_of(device, run, 0));
   RunLimits limits = run.limits;
   if (run.hung) {
     limits.hung = [&](const MeasuredResult& measured) {
       DeviceRun part;
       static_cast<MeasuredResult&>(part) = measured;
-      part.facts = device.facts();
+      part.facts = facts_of(device, run);
       const std::scoped_lock lock(mutex);
       part.memory = at_phase_end;
       run.hung(part);
@@ -36,13 +50,15 @@ DeviceRun run_on_device(const Trace& trace, const ReplayOptions& options, Measur
     stops.phase_ended(executor, phase);
     if (run.on_phase_end) run.on_phase_end(phase);
     if (!run.hung) return;
-    const DeviceMemory now = without_sums(device.memory(0));
+    const DeviceMemory now = without_sums(memory_of(device, run, 0));
     const std::scoped_lock lock(mutex);
     at_phase_end = now;
   };
   device::DeviceExecutor executor(
       trace, device,
-      {.poison = run.poison, .seat = run.seat, .on_phase_end = phase_ended, .stop = [&] { return stops.now(); }});
+      {.poison = run.poison, .seat = run.seat, .ranks = run.ranks, .on_phase_end = phase_ended, .stop = [&] {
+         return stops.now();
+       }});
   result.replay = replay(trace, options, &executor, &device.store());
   executor.finish();
   const Bytes held = result.replay.allocator.reserved;  // also by what was placed after a stop and never ran
@@ -51,14 +67,14 @@ DeviceRun run_on_device(const Trace& trace, const ReplayOptions& options, Measur
     result.failure = RunFailure{device.store_error(), 0, result.replay.oom_storage};
     if (result.status == RunStatus::ok || result.status == RunStatus::out_of_memory) result.status = RunStatus::error;
   }
-  result.memory = device.memory(held);
+  result.memory = memory_of(device, run, held);
   device.release_segments();
-  const DeviceMemory after = device.memory(0);
+  const DeviceMemory after = memory_of(device, run, 0);
   result.memory.grown_bytes = after.grown_bytes;
   if (result.memory.unexplained_bytes && after.grown_bytes) {
     *result.memory.unexplained_bytes -= static_cast<std::int64_t>(*after.grown_bytes);
   }
-  result.facts = device.facts();
+  result.facts = facts_of(device, run);
   return result;
 }
 

@@ -14,7 +14,10 @@ struct DeviceRun : MeasuredResult {
 
 struct DeviceRunOptions {
   bool poison = false;
-  RankSeat seat = {};                                         // in whose place this process is
+  RankSeat seat = {};                          // in whose place this process is
+  Communicator* ranks = nullptr;               // of which this is one
+  std::function<NcclMemory()> nccl = nullptr;  // what they took of the device
+  std::uint64_t nccl_version = 0;
   RunLimits limits = {};                                      // without `hung`
   std::function<void(const DeviceRun&)> hung = nullptr;       // as RunLimits has it
   std::function<void(std::uint32_t)> on_phase_end = nullptr;  // index into Trace::phases

@@ -1,7 +1,6 @@
 // main.cc - probe: predict, or run the same trace for real and measure.
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <optional>
 
@@ -11,19 +10,19 @@
 #include "core/api.h"
 #include "core/inference/generate.h"
 #include "probe/card.h"
-#include "probe/check.h"
 #include "probe/checkpoints.h"
 #include "probe/cuda/availability.h"
+#include "probe/cuda/gpu_ranks.h"
 #include "probe/cuda/run_cuda.h"
+#include "probe/cuda/which_gpu.h"
 #include "probe/device_run.h"
 #include "probe/explain.h"
 #include "probe/files.h"
+#include "probe/finish.h"
 #include "probe/flags.h"
 #include "probe/host/run_host.h"
 #include "probe/inputs.h"
-#include "probe/measured.h"
 #include "probe/ranks/join.h"
-#include "probe/ranks/stand_in.h"
 #include "probe/table.h"
 #include "probe/texts.h"
 
@@ -31,15 +30,6 @@ namespace ledger {
 namespace {
 
 constexpr std::uint64_t kLargestLog = 256u << 20;  // logs are read whole and explained from their end
-
-int emit(const Flags& flags, const std::string& json, const std::string& table) {
-  if (!flags.json.empty()) {
-    const std::string error = write_file(flags.json, json);
-    if (!error.empty()) return fail(kUsage, error);
-  }
-  if (flags.json != "-" && !flags.quiet) std::fputs(table.c_str(), stdout);
-  return kOk;
-}
 
 int dry_run(const Flags& flags, const Inputs& inputs) {
   const Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe);
@@ -61,82 +51,6 @@ Bytes physical_memory() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGE_SIZE);
   return pages > 0 && page > 0 ? times(static_cast<Bytes>(pages), static_cast<Bytes>(page)) : kOverflow;
-}
-
-std::string out_of_memory_sentence(const Prediction& p, const Replay& replay) {
-  const StorageInfo& storage = p.trace.storages[replay.oom_storage];
-  std::string place = p.trace.names[storage.scope];
-  if (storage.layer >= 0) place = "layer " + std::to_string(storage.layer) + ", " + place;
-  return "out of memory in " + p.trace.phases[replay.phases.back().phase] + ", " + place + " (" + op_name(storage.op) +
-         ", " + human_bytes(storage.bytes) + "): " + human_bytes(replay.allocator.allocated) +
-         " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) + ".";
-}
-
-volatile std::sig_atomic_t signal_received = 0;
-
-// Says how it ended.
-int verdict_on(const Flags& flags, const Prediction& p, const MeasuredResult& run, const RankChoice& choice,
-               const DeviceRun* device) {
-  switch (run.status) {
-    case RunStatus::error:
-      return fail(kInternal, "the " + std::string(device == nullptr ? "host" : "CUDA") +
-                                 " executor stopped: " + run.failure->what + ".");
-    case RunStatus::out_of_memory:
-      return fail(kOutOfMemory, out_of_memory_sentence(p, run.replay));
-    case RunStatus::timeout:
-      return fail(kTimeOut,
-                  "stopped by " + std::string(run.stopped_by) + "; the file holds what was measured until then.");
-    case RunStatus::interrupted:
-      return fail(kSignal + signal_received, "interrupted; the file holds what was measured until then.");
-    case RunStatus::ok:
-      break;
-  }
-  if (flags.check_percent < 0) return kOk;
-  const std::string missed = check_of(p, run, flags.check_percent, choice.stand_in);
-  return missed.empty() ? kOk : fail(kCheckFailed, missed);
-}
-
-// Writes file and table, and says how it ended. The file that rank 0 writes is that of the rank which allocated most.
-int finish_run(Flags flags, const Prediction& p, MeasuredResult& run, const DeviceRun* device, Communicator& ranks,
-               const RankChoice& choice) {
-  const RanksOfRun all = leave_ranks(ranks, choice, p, run);
-  const bool first = choice.stand_in || choice.place.rank == 0, each_its_own = name_file_after_rank(flags.json, choice);
-  std::string json = write_measured({&p, &run, flags.steps, flags.warmup, device, &all});
-  if (!all.peaks.empty() && !each_its_own && !fetch_text(ranks, all.worst(), json)) {
-    run.status = RunStatus::error;
-    run.failure = RunFailure{ranks.failure(), 0, kNoStorage};
-  }
-  if (!first && !each_its_own) flags.json.clear();
-  if (!first) flags.quiet = true;
-  const int code = emit(flags, json,
-                        measured_table(p, run.replay, run.phase_ms,
-                                       choice.stand_in ? std::vector<double>() : known_losses(p.trace, run)) +
-                            ranks_table(all));
-  if (code != kOk) return code;
-  if (!ranks.failure().empty() && run.failure) return fail(kRankLost, ranks.failure() + ".");
-  return verdict_on(flags, p, run, choice, device);
-}
-
-// The first signal ends the run between two operators, so that its file is written; the second ends the program.
-void on_signal(int number) {
-  if (signal_received != 0) _exit(kSignal + number);
-  signal_received = number;
-}
-
-RunLimits limits_of(const Flags& flags) {
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  return {.timeout_s = flags.timeout_s, .budget_s = flags.budget_s, .interrupted = [] { return signal_received != 0; }};
-}
-
-// Writes what there is and ends the program, from a thread beside the one that does not come back; other ranks learn of
-// it by this one's end.
-[[noreturn]] void leave(const Flags& flags, const Prediction& p, MeasuredResult run, const DeviceRun* device,
-                        const RankChoice& choice) {
-  StandIn nobody(choice.place.rank, choice.place.world);
-  const int code = finish_run(flags, p, run, device, nobody, choice);
-  std::fflush(stdout);
-  _exit(code);
 }
 
 // What of Megatron's step is a size alone, or would not be computed as it is there.
@@ -195,14 +109,20 @@ RankChoice choose_rank(const Flags& flags, const Inputs& inputs) {
   });
 }
 
+bool shows_progress(const Flags& flags, const RankChoice& choice) {
+  return !flags.quiet && isatty(STDERR_FILENO) != 0 && (choice.stand_in || choice.place.rank == 0);
+}
+
+std::string not_for_ranks(const Flags& flags, const RankChoice& choice) {
+  if (flags.budget_s == 0 || choice.place.world == 1 || choice.stand_in) return "";
+  return "--budget is for one process: ranks would stop at different steps and wait for each other. Use --steps or "
+         "--timeout.";
+}
+
 int host_run(const Flags& flags, const Inputs& inputs) {
   const RankChoice choice = choose_rank(flags, inputs);
   if (!choice.error.empty()) return fail(kUsage, choice.error + ".");
-  if (flags.budget_s != 0 && choice.place.world > 1 && !choice.stand_in) {
-    return fail(kUsage,
-                "--budget is for one process: ranks would stop at different steps and wait for each other. Use --steps "
-                "or --timeout.");
-  }
+  if (const std::string why = not_for_ranks(flags, choice); !why.empty()) return fail(kUsage, why);
   PredictOptions options;
   options.steps = flags.steps;
   options.operands = options.record_addresses = options.one_rank = true;
@@ -224,7 +144,7 @@ int host_run(const Flags& flags, const Inputs& inputs) {
   if (joined.ranks == nullptr) return fail(joined.code, joined.error + ".");
   HostRunOptions host;
   host.executor.ranks = joined.ranks.get();
-  if (!flags.quiet && isatty(STDERR_FILENO) != 0 && (choice.stand_in || choice.place.rank == 0)) {
+  if (shows_progress(flags, choice)) {
     host.executor.on_phase_end = [&p](const HostExecutor&, std::uint32_t phase) { show_progress(p.trace, phase); };
   }
   host.limits = limits_of(flags);
@@ -246,16 +166,26 @@ std::string not_for_the_gpu(const Prediction& p, const device::Kernels& kernels)
   return op.empty() ? "" : "--device cuda has no kernel for " + op + ", which this recipe runs.";
 }
 
+// A send on a GPU ends when it is received. Megatron exchanges what a forward and a backward pass of the interleaved
+// schedule leave at once; the trace has a message at a time, which in a ring of stages all wait for each other.
+std::string not_for_gpus(const Recipe& recipe, const RankChoice& choice) {
+  const bool ring = recipe.pp > 1 && recipe.pipeline_schedule == PipelineSchedule::interleaved;
+  if (!ring || choice.stand_in) return "";
+  return "ranks on GPUs run Megatron's 1F1B schedule; the interleaved one runs on the CPU (--device host), and is "
+         "predicted (--dry-run).";
+}
+
 int cuda_run(const Flags& flags, Inputs inputs) {
   const RankChoice choice = choose_rank(flags, inputs);
   if (!choice.error.empty()) return fail(kUsage, choice.error + ".");
+  if (const std::string why = not_for_ranks(flags, choice); !why.empty()) return fail(kUsage, why);
+  if (const std::string why = not_for_gpus(inputs.recipe, choice); !why.empty()) return fail(kUsage, why);
   const RankSeat seat{choice.place.rank, choice.place.world};
-  if (seat.world > 1 && !choice.stand_in)
-    return fail(kUsage, "ranks run on the host only: --device host, or --as-rank " + std::to_string(seat.rank) + "/" +
-                            std::to_string(seat.world) + " to have this GPU stand in for one.");
-  const std::string why = cuda::why_not(cuda::collect_facts());
-  if (!why.empty()) return fail(kNoGpu, why + kInstead);
-  const DeviceFacts facts = cuda::gpu_facts();
+  const cuda::Facts machine = cuda::collect_facts();
+  if (const std::string why = cuda::why_not(machine); !why.empty()) return fail(kNoGpu, why + kInstead);
+  const cuda::ChosenGpu chosen = choice.stand_in ? cuda::ChosenGpu() : cuda::gpu_of_rank(choice.place, machine);
+  if (!chosen.error.empty()) return fail(kNoGpu, chosen.error + ".");
+  const DeviceFacts facts = cuda::gpu_facts(chosen.number);
   if (const Gpu* card = find_card(facts.name, facts.total_bytes)) inputs.recipe.gpu = card->id;
   PredictOptions options;
   options.steps = flags.steps;
@@ -263,7 +193,7 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   options.trace.rank = seat.rank;
   Result<Prediction> prediction = predict_run(inputs.config, inputs.recipe, options);
   if (!prediction.ok()) return fail(kUsage, say(prediction.problem(), flags.model));
-  cuda::OpenedGpu gpu = cuda::open_gpu(flags.allow_busy);
+  cuda::OpenedGpu gpu = cuda::open_gpu(chosen.number, flags.allow_busy);
   if (gpu.device == nullptr) {
     if (gpu.busy) return fail(kBusy, gpu.error + ", which would spoil the numbers: stop that, or --allow-busy.");
     return fail(kNoGpu, gpu.error + kInstead);
@@ -283,14 +213,20 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   const Prediction& p = prediction.value();
   ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
   if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
+  const cuda::GpuRanks ranks = cuda::join_gpu_ranks(choice, plan_of(p, flags.steps), flags.rank_timeout_s, *gpu.device);
+  if (ranks.processes.ranks == nullptr) return fail(ranks.processes.code, ranks.processes.error + ".");
   DeviceRunOptions run_options{.poison = flags.paranoid, .seat = seat, .limits = limits_of(flags)};
+  if (ranks.gpus != nullptr) {
+    run_options.ranks = ranks.gpus.get();
+    run_options.nccl = [&] { return ranks.gpus->memory(); };
+    run_options.nccl_version = ranks.library->version();
+  }
   run_options.hung = [&](const DeviceRun& part) { leave(flags, p, part, &part, choice); };
-  if (!flags.quiet && isatty(STDERR_FILENO) != 0) {
+  if (shows_progress(flags, choice)) {
     run_options.on_phase_end = [&p](std::uint32_t phase) { show_progress(p.trace, phase); };
   }
   DeviceRun run = run_on_device(p.trace, replay_options, *gpu.device, run_options);
-  StandIn ranks(seat.rank, seat.world);
-  return finish_run(flags, p, run, &run, ranks, choice);
+  return finish_run(flags, p, run, &run, *ranks.processes.ranks, choice);
 }
 
 // Without a model the text alone; with one, its prediction as well.

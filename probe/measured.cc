@@ -163,6 +163,12 @@ void write_gpu(JsonWriter& out, const DeviceFacts& f) {
   } else {
     out.null();
   }
+  out.key("nccl");
+  if (f.nccl != 0) {
+    out.value(f.nccl);
+  } else {
+    out.null();
+  }
   out.member("wsl", f.wsl).member("clean", f.clean);
 }
 
@@ -206,6 +212,28 @@ void write_environment(JsonWriter& out, const DeviceRun* device, const RanksOfRu
   out.end_object();
 }
 
+// Of all communicators, and of each; null where no ranks ran.
+void write_nccl(JsonWriter& out, const std::optional<NcclMemory>& nccl) {
+  out.key("nccl");
+  if (!nccl) {
+    out.null();
+    return;
+  }
+  Bytes init = 0, connect = 0;
+  for (const NcclMemory::OfCommunicator& one : nccl->communicators) {
+    init = plus(init, one.init_bytes);
+    connect = plus(connect, one.connect_bytes);
+  }
+  out.begin_object().member("init_bytes", init).member("connect_bytes", connect);
+  write_optional(out, "stats_bytes", nccl->stats_bytes);
+  out.key("communicators").begin_array();
+  for (const NcclMemory::OfCommunicator& one : nccl->communicators) {
+    out.begin_object().member("ranks", one.ranks).member("init_bytes", one.init_bytes);
+    out.member("connect_bytes", one.connect_bytes).end_object();
+  }
+  out.end_array().end_object();
+}
+
 // Device-wide bytes, apart from the allocator's; what could not be had is null.
 void write_device_memory(JsonWriter& out, const DeviceRun* device) {
   if (device == nullptr) return;
@@ -214,6 +242,7 @@ void write_device_memory(JsonWriter& out, const DeviceRun* device) {
   write_optional(out, "context_bytes", m.context_bytes);
   write_optional(out, "libraries_bytes", m.libraries_bytes);
   out.member("executor_bytes", m.executor_bytes);
+  write_nccl(out, m.nccl);
   write_optional(out, "grown_bytes", m.grown_bytes);
   out.member("peak_bytes", m.peak_bytes).key("unexplained_bytes");
   if (m.unexplained_bytes) {

@@ -1,11 +1,6 @@
 #include "probe/cuda/availability.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #if LEDGER_CUDA
@@ -107,18 +102,6 @@ constexpr ErrorRow kErrors[] = {
     {kMpsClientTerminated, "the MPS server has ended this client: another client of it failed"},
 };
 
-bool exists(const char* path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-bool file_mentions(const char* path, const char* word) {
-  std::ifstream file(path);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-  return text.find(word) != std::string::npos;
-}
-
 std::string no_driver(const Facts& facts) {
   std::string text = "no NVIDIA driver was found on this machine, so there is no GPU to measure on";
   if (facts.wsl) return text + " (WSL 2: the driver is Windows' own; install it there, and nothing in Linux)";
@@ -164,25 +147,6 @@ std::string why_not(const Facts& facts) {
   const char* meaning = explain_error(facts.error);
   if (meaning != nullptr) return meaning;
   return "the CUDA driver reports error " + std::to_string(facts.error) + ": nvidia-smi may tell more";
-}
-
-Facts collect_facts() {
-  Facts facts;
-  if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
-    facts.driver_library = true;
-    dlclose(driver);
-  }
-#if LEDGER_CUDA
-  facts.built = true;
-  cudaRuntimeGetVersion(&facts.built_for);
-  cudaDriverGetVersion(&facts.driver_version);
-  facts.error = static_cast<int>(cudaGetDeviceCount(&facts.devices));
-  if (facts.error != 0) facts.devices = 0;
-#endif
-  facts.wsl = file_mentions("/proc/version", "microsoft");
-  facts.container = exists("/.dockerenv") || exists("/run/.containerenv") || std::getenv("KUBERNETES_SERVICE_HOST");
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) facts.visible_devices = visible;
-  return facts;
 }
 
 }  // namespace ledger::cuda

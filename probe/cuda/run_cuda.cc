@@ -8,21 +8,21 @@ namespace ledger::cuda {
 
 #if LEDGER_CUDA
 
-DeviceFacts gpu_facts() {
-  return facts_of_first_gpu();
+DeviceFacts gpu_facts(int number) {
+  return facts_of_gpu(number);
 }
 
-OpenedGpu open_gpu(bool allow_busy) {
-  return open_first_gpu(allow_busy);
+OpenedGpu open_gpu(int number, bool allow_busy) {
+  return open_device(number, allow_busy);
 }
 
 #else
 
-DeviceFacts gpu_facts() {
+DeviceFacts gpu_facts(int) {
   return {};
 }
 
-OpenedGpu open_gpu(bool) {
+OpenedGpu open_gpu(int, bool) {
   return {nullptr, "this build of probe has no CUDA executor", false};
 }
 

@@ -1,4 +1,4 @@
-// run_cuda.h - the GPU that CUDA_VISIBLE_DEVICES leaves first, opened for a measured run.
+// run_cuda.h - a GPU of those that CUDA_VISIBLE_DEVICES leaves, opened for a measured run.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@ struct OpenedGpu {
   bool busy = false;  // others compute on it: refused, or allowed and said
 };
 
-// The GPU's name and size, without a context on it.
-DeviceFacts gpu_facts();
+// The name and size of the GPU with this number, without a context on it.
+DeviceFacts gpu_facts(int number);
 
 // Creates the context, loads libraries, and counts what both take. Refused where others compute on the GPU, unless
 // `allow_busy`. In a build without CUDA there is nothing to open: why_not() of availability.h has said so before.
-OpenedGpu open_gpu(bool allow_busy);
+OpenedGpu open_gpu(int number, bool allow_busy);
 
 }  // namespace ledger::cuda

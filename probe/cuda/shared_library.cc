@@ -97,8 +97,12 @@ SharedLibrary& SharedLibrary::operator=(SharedLibrary&& other) noexcept {
   return *this;
 }
 
+void* SharedLibrary::optional_symbol(const char* name) const {
+  return handle_ == nullptr ? nullptr : dlsym(handle_, name);
+}
+
 void* SharedLibrary::symbol(const char* name) {
-  void* address = handle_ == nullptr ? nullptr : dlsym(handle_, name);
+  void* address = optional_symbol(name);
   if (address == nullptr && missing_.empty()) missing_ = name;
   return address;
 }

@@ -30,6 +30,7 @@ class SharedLibrary {
 
   // The function of this name, or nullptr; the name is then remembered as missing().
   void* symbol(const char* name);
+  void* optional_symbol(const char* name) const;  // that newer versions have; nullptr where it is not
   const std::string& missing() const { return missing_; }
 
  private:

@@ -6,6 +6,7 @@
 
 #include "core/trace/trace.h"
 #include "probe/host/host_view.h"
+#include "probe/ranks/communicator.h"
 #include "probe/ranks/shard_moves.h"
 
 namespace ledger::device {
@@ -81,8 +82,9 @@ struct Call {
   const Run& run;
   std::uint64_t forward_pass;  // how many forward phases have begun
   Services& services;
-  RankSeat seat = {};           // in whose place this process is
-  const char* error = nullptr;  // set by a kernel that cannot do what it was asked
+  RankSeat seat = {};             // in whose place this process is
+  Communicator* ranks = nullptr;  // of the operator's group; null: others' parts are copies of its own
+  const char* error = nullptr;    // set by a kernel that cannot do what it was asked
 };
 
 using KernelFn = void (*)(Call&);

@@ -2,13 +2,14 @@
 //
 // Buffers are dense and lie where the executor computes. Every call has a deadline; the first that fails ends it for
 // good (`failure` says why), and the others of its ranks with it. Reductions add in the order of ranks, so that every
-// run has the same bits. Implementations: host_communicator.h over sockets, stand_in.h for one process alone. One over
-// a GPU library differs in where buffers lie and in waiting for its stream before it says that all is well.
+// run has the same bits; a library on GPUs adds in an order of its own. Implementations: host_communicator.h over
+// sockets, cuda/nccl_communicator.h over NCCL, stand_in.h for one process alone.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,13 @@ struct RankBuffer {
   DType dtype = DType::u8;
 
   Bytes bytes() const { return times(count, element_bytes(dtype)); }
+};
+
+// A send to another rank, or a receive from it.
+struct Message {
+  RankBuffer buffer;
+  std::uint64_t other = 0;
+  bool outgoing = false;
 };
 
 class Communicator {
@@ -45,11 +53,23 @@ class Communicator {
   // Returns when `buffer` may be used again; what it held may still be on its way.
   virtual bool send(const RankBuffer& buffer, std::uint64_t to) = 0;
   virtual bool receive(const RankBuffer& buffer, std::uint64_t from) = 0;
+  // Several at once: where a message cannot wait for its receiver, two ranks that send to each other must receive, too.
+  virtual bool messages(std::span<const Message> batch) {
+    for (const Message& one : batch) {
+      if (one.outgoing && !send(one.buffer, one.other)) return false;
+    }
+    for (const Message& one : batch) {
+      if (!one.outgoing && !receive(one.buffer, one.other)) return false;
+    }
+    return true;
+  }
   // Some of these ranks by themselves, this one among them: `members` are their numbers here, in ascending order.
   // Whichever fails first ends both.
   virtual std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) = 0;
   // This rank gives up: the others end with `why` instead of waiting for it.
   virtual void abort(const std::string& why) = 0;
+  // Whether nobody has given up or ended so far. Waits for nothing.
+  virtual bool still_there() { return failure_->empty(); }
 
   const std::string& failure() const { return *failure_; }  // in English; empty while all is well
 
@@ -57,6 +77,9 @@ class Communicator {
   Communicator(std::uint64_t rank, std::uint64_t world) : Communicator(rank, world, std::make_shared<std::string>()) {}
   Communicator(std::uint64_t rank, std::uint64_t world, std::shared_ptr<std::string> failure)
       : rank_(rank), world_(world), failure_(std::move(failure)) {}
+  // `other` and this one fail together.
+  Communicator(std::uint64_t rank, std::uint64_t world, const Communicator& other)
+      : Communicator(rank, world, other.failure_) {}
   bool fail(const std::string& why) {
     if (failure_->empty()) *failure_ = why;
     return false;

@@ -128,13 +128,15 @@ bool Connections::receive_more(std::size_t rank) {
 bool Connections::check_head(std::size_t rank) {
   const Peer& p = peers_[rank];
   const Header& head = p.in_head;
-  if (head.magic == kMagic && head.kind == kAbort && head.bytes <= kMostReason) {
-    std::string why(static_cast<std::size_t>(head.bytes), ' ');
-    const bool heard = p.socket.receive_all(std::as_writable_bytes(std::span(why)), in_seconds(kAbortSeconds));
-    return lose(heard ? why : name(rank) + " gave up");
-  }
+  if (head.magic == kMagic && head.kind == kAbort && head.bytes <= kMostReason) return hear_reason(rank, head);
   if (head.magic == kMagic && head.number == p.received && head.bytes == p.in.size()) return true;
   return lose(name(rank) + " is at another operator than " + name(rank_) + ": their traces differ");
+}
+
+bool Connections::hear_reason(std::size_t rank, const Header& head) {
+  std::string why(static_cast<std::size_t>(std::min(head.bytes, kMostReason)), ' ');
+  const bool heard = peers_[rank].socket.receive_all(std::as_writable_bytes(std::span(why)), in_seconds(kAbortSeconds));
+  return lose(heard ? why : name(rank) + " gave up");
 }
 
 // A connection that breaks may have said why before it did.
@@ -148,6 +150,22 @@ bool Connections::ended(std::size_t rank) {
     if (p.socket.receive_all(std::as_writable_bytes(std::span(why)), Clock::now())) return lose(why);
   }
   return lose(name(rank) + " ended before the run did");
+}
+
+// A rank that is ahead may have sent of the next exchange already: that stays where it is.
+bool Connections::listen() {
+  for (std::size_t i = 0; failure_->empty() && i < peers_.size(); ++i) {
+    if (!peers_[i].socket) continue;
+    Header head;
+    const std::optional<std::size_t> seen = peers_[i].socket.peek(std::as_writable_bytes(std::span(&head, 1)));
+    if (!seen) {
+      ended(i);
+    } else if (*seen == sizeof head && head.kind == kAbort) {
+      peers_[i].socket.receive_all(std::as_writable_bytes(std::span(&head, 1)), in_seconds(kAbortSeconds));
+      hear_reason(i, head);
+    }
+  }
+  return failure_->empty();
 }
 
 bool Connections::lose(const std::string& why) {

@@ -28,6 +28,8 @@ class Connections {
   // A message that goes when it can: with this call, or with exchanges that follow.
   bool post(std::uint64_t to, std::span<const std::byte> bytes);
   void abort(const std::string& why);
+  // Between exchanges: false once a rank has given up or ended. Waits for nothing.
+  bool listen();
 
  private:
   struct Header {
@@ -64,6 +66,7 @@ class Connections {
   bool send_more(std::size_t rank);
   bool receive_more(std::size_t rank);
   bool check_head(std::size_t rank);
+  bool hear_reason(std::size_t rank, const Header& head);
   bool ended(std::size_t rank);
   bool lose(const std::string& why);
   bool end_message(Peer& p, Deadline deadline);

@@ -24,6 +24,7 @@ class HostCommunicator : public Communicator {
   bool receive(const RankBuffer& buffer, std::uint64_t from) override;
   std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) override;
   void abort(const std::string& why) override { connections_->abort(why); }
+  bool still_there() override { return connections_->listen(); }
 
  private:
   HostCommunicator(std::uint64_t rank, std::vector<std::uint64_t> members, std::shared_ptr<std::string> failure,

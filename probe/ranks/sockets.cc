@@ -89,6 +89,10 @@ std::optional<std::size_t> Socket::receive_some(std::span<std::byte> bytes) cons
   return moved(::recv(descriptor_, bytes.data(), bytes.size(), 0));
 }
 
+std::optional<std::size_t> Socket::peek(std::span<std::byte> bytes) const {
+  return moved(::recv(descriptor_, bytes.data(), bytes.size(), MSG_PEEK));
+}
+
 bool Socket::send_all(std::span<const std::byte> bytes, Deadline deadline) const {
   while (!bytes.empty()) {
     if (!wait_for(descriptor_, POLLOUT, deadline)) return false;

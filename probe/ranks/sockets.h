@@ -42,6 +42,7 @@ class Socket {
   // What moved without waiting, 0 when nothing can now; nothing when the other end is gone.
   std::optional<std::size_t> send_some(std::span<const std::byte> bytes) const;
   std::optional<std::size_t> receive_some(std::span<std::byte> bytes) const;
+  std::optional<std::size_t> peek(std::span<std::byte> bytes) const;  // the same, and they are received again
 
   // All of it before the deadline.
   bool send_all(std::span<const std::byte> bytes, Deadline deadline) const;

@@ -4,7 +4,10 @@ that is cut off still tells what it found. `--plan` says what would be done and 
 
 import argparse
 import json
+import os
 import pathlib
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -32,6 +35,19 @@ RUNS = {
     "1.5b-native-4k": (QWEN_15B, {"seq": 4096, "stack": "native", "attention": "cudnn"}),
     "8b-lora": (LLAMA_8B, {"seq": 2048, "method": "lora", "rank": 16, "checkpointing": "full"}),
 }
+
+
+# Of several GPUs: tiny models whose losses on the host are at hand in a second.
+TINY = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "vocab_size": 512}
+PLANS = {
+    "ddp": {"seq": 64, "dp": 2},
+    "fsdp2": {"seq": 64, "dp": 2, "fsdp": 2},
+    "zero2": {"seq": 64, "dp": 2, "zero": 2},
+    "tp": {"stack": "torchtitan", "seq": 64, "tp": 2, "sequence-parallel": "true"},
+    "pp": {"stack": "megatron", "precision": "megatron-bf16", "seq": 64, "pp": 2, "micro-batches": 4},
+}
+RANK_LOST = 7
 
 
 class Summary:
@@ -69,6 +85,32 @@ def run(command, timeout):
         return done.returncode, done.stdout, done.stderr.strip()
     except subprocess.TimeoutExpired:
         return 124, "", f"no end after {timeout} s"
+
+
+def ranks(commands, variables=None, timeout=60, kill=None):
+    """A process for each command, as a launcher starts them; (code, out, err) of each. `kill`: a rank, and seconds until it ends."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    world = str(len(commands))
+    common = {**os.environ, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "localhost", "PROBE_MASTER_PORT": port}
+    started = []
+    for rank, command in enumerate(commands):
+        own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank), **(variables or {})}
+        started.append(subprocess.Popen([str(word) for word in command], env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    if kill:
+        time.sleep(kill[1])
+        started[kill[0]].send_signal(signal.SIGKILL)
+    ended = []
+    for process in started:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            err += f"no end after {timeout} s"
+        ended.append((process.returncode, out, err.strip()))
+    return ended
 
 
 def parsed(text):
@@ -156,6 +198,68 @@ class Check:
         grown = memory["grown_bytes"]
         self.summary.expect(f"{name}: libraries take at most 512 MiB of their own", grown is not None and grown <= 512 * MIB, grown)
 
+    def gpus(self):
+        code, out, _ = run([self.bin / "probe_gpu_check", "gpus", 1], 60)
+        return (parsed(out) or {}).get("gpus", 1) if code == 0 else 1
+
+    def nccl(self, count):
+        """Open points: whether communicators are made and used without blocking, what they compute, what they take."""
+        began = time.monotonic()
+        ended = ranks([[self.bin / "probe_gpu_check", "ranks", 1]] * count) if count > 1 else [run([self.bin / "probe_gpu_check", "ranks", 1], 60)]
+        results = [parsed(out) or {} for _, out, _ in ended]
+        self.summary.stage(f"nccl-{count}", {"codes": [code for code, _, _ in ended], "results": results}, began)
+        name = f"NCCL among {count}" if count > 1 else "NCCL alone"
+        self.summary.expect(f"{name}: every collective is the host's", all(code == 0 for code, _, _ in ended), [err[-300:] or "equal" for _, _, err in ended])
+        for rank, result in enumerate(results):
+            took = [result.get(key) for key in ("init_bytes", "connect_bytes")]
+            self.summary.expect(f"{name}, rank {rank}: takes at most 4 GiB of the GPU", None not in took and sum(took) <= 4 * GIB, took)
+            again = result.get("again_bytes")
+            self.summary.expect(f"{name}, rank {rank}: takes nothing the second time", again is not None and again <= 0, again)
+            told = result.get("stats_bytes")  # not before 2.30
+            if told is not None:
+                self.summary.expect(f"{name}, rank {rank}: its own account within 64 MiB", abs(sum(took) - told) <= 64 * MIB, (took, told))
+
+    def several(self, name, recipe):
+        """The same ranks on GPUs and on the host."""
+        began = time.monotonic()
+        model = self.out / "config.json"
+        model.write_text(json.dumps(TINY))
+        words = [self.bin / "probe", "--model", model, *flags_of(recipe), "--steps", "4", "--json", "-", "--quiet"]
+        host = ranks([[*words, "--device", "host"]] * 2)
+        gpus = ranks([[*words, "--device", "cuda", "--allow-busy"]] * 2)
+        measured, expected = parsed(gpus[0][1]), parsed(host[0][1])
+        self.summary.stage(f"ranks-{name}", {"codes": [end[0] for end in gpus], "measured": measured, "stderr": [end[2][-1000:] for end in gpus]}, began)
+        self.summary.expect(f"two ranks, {name}: run", all(end[0] == 0 for end in gpus + host) and measured and expected, [end[2][-300:] or "ok" for end in gpus])
+        if not measured or not expected:
+            return
+        both = [([step["loss"] for step in run["steps"]]) for run in (measured, expected)]
+        close = None not in both[0] and all(abs(a - b) <= 2e-3 * b * (i + 1) for i, (a, b) in enumerate(zip(*both)))
+        self.summary.expect(f"two ranks, {name}: losses are the host's", close and len(both[0]) == 4, both)
+        self.summary.expect(f"two ranks, {name}: every address as predicted", all(row["events_identical"] for row in measured["ranks"]), True)
+        memory = measured["device_memory"]
+        rest = memory["unexplained_bytes"]
+        self.summary.expect(f"two ranks, {name}: NCCL's memory is told apart", memory["nccl"] and rest is not None and abs(rest) <= 16 * MIB, memory)
+
+    def lost(self):
+        """Open points: a rank that is killed ends the other, and two on one GPU are refused."""
+        model = self.out / "config.json"
+        model.write_text(json.dumps(QWEN_05B))
+        words = [self.bin / "probe", "--model", model, "--seq", "2048", "--batch", "4", "--dp", "2", "--steps", "64", "--allow-busy", "--quiet"]
+        began = time.monotonic()
+        ended = ranks([words] * 2, kill=(1, 10), timeout=30)
+        took = time.monotonic() - began
+        said = "rank 1 ended before the run did" in ended[0][2]
+        self.summary.expect("a rank that is killed ends the other within 15 s", ended[0][0] == RANK_LOST and said and took <= 25, (ended[0][0], ended[0][2][-300:], round(took)))
+        self.summary.stage("ranks-lost", {}, began)
+
+    def one_gpu_for_two(self):
+        model = self.out / "config.json"
+        model.write_text(json.dumps(TINY))
+        words = [self.bin / "probe", "--model", model, "--seq", "64", "--dp", "2", "--allow-busy", "--quiet", "--device", "cuda"]
+        ended = ranks([words] * 2, {"CUDA_VISIBLE_DEVICES": (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0]})
+        fine = all(code == 2 and "are on the same GPU" in err for code, _, err in ended)
+        self.summary.expect("two ranks on one GPU are refused in words", fine, [(code, err[-300:]) for code, _, err in ended])
+
     def fusing(self):
         """What the operators of our own buy, beside PyTorch's on the same model."""
         files = {name: self.out / f"{name}.json" for name in ("0.5b-full", "0.5b-native", "0.5b-native-cudnn")}
@@ -211,6 +315,8 @@ def plan():
     print("Open points: segments, NVML, memory pools, cuBLASLt, attention of cuDNN's and our own, experts' products.")
     for name, (_, recipe) in RUNS.items():
         print(f"{name}: predicted beside measured; probe {' '.join(flags_of(recipe))}")
+    print("NCCL: one rank alone; on a machine of several GPUs two ranks, collectives against the host's and tiny models with")
+    print(f"{', '.join(PLANS)}; a rank that is killed; two on one GPU.")
     print(f"Ends that are no success: out of memory, --timeout, --budget. Then PyTorch on the same shapes, while {LIMIT_S} s are not over.")
 
 
@@ -234,6 +340,14 @@ def main():
     summary.expect("a tiny model runs", code == 0, err or "ok")
     check.kernels()
     check.points()
+    several = check.gpus() > 1
+    check.nccl(1)
+    check.one_gpu_for_two()
+    if several:
+        check.nccl(2)
+        for name, recipe in PLANS.items():
+            check.several(name, recipe)
+        check.lost()
     for name, (config, recipe) in RUNS.items():
         check.measure(name, config, recipe)
     check.fusing()

@@ -1,7 +1,8 @@
 // gpu_check.cc - probe_gpu_check: the CUDA kernels against the host's on a real GPU, operator by operator and as whole
 // training steps, and the design's open points. Writes one JSON document; needs no test framework, so that it builds on
 // a bare GPU machine.
-//   probe_gpu_check ops SEED | steps STEPS | points 1
+//   probe_gpu_check ops SEED | steps STEPS | points 1 | ranks SEED | gpus 1
+// `ranks` is one of several processes where a launcher started several; `gpus` only says how many GPUs there are.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include "probe/device_run.h"
 #include "probe/host/run_host.h"
 #include "tests/gpu/open_points.h"
+#include "tests/gpu/ranks_check.h"
 #include "tests/probe/device/op_cases.h"
 #include "tests/probe/device/step_cases.h"
 
@@ -135,13 +137,25 @@ bool check_steps(JsonWriter& out, MeasuredDevice& gpu, std::uint32_t steps) {
   return good;
 }
 
+int print(JsonWriter& out, bool good) {
+  out.member("ok", good).end_object();
+  std::fputs(out.take().c_str(), stdout);
+  return good ? 0 : 1;
+}
+
 int run(const std::string& what, std::uint32_t number) {
-  const std::string why = cuda::why_not(cuda::collect_facts());
+  const cuda::Facts machine = cuda::collect_facts();
+  const std::string why = cuda::why_not(machine);
   if (!why.empty()) {
     std::fprintf(stderr, "probe_gpu_check: %s.\n", why.c_str());
     return kNoGpu;
   }
-  const cuda::OpenedGpu gpu = cuda::open_gpu(true);
+  if (what == "gpus" || what == "ranks") {
+    JsonWriter out;
+    out.begin_object().member("gpus", machine.devices);
+    return print(out, what == "gpus" || check_ranks(out, number));
+  }
+  const cuda::OpenedGpu gpu = cuda::open_gpu(0, true);
   if (gpu.device == nullptr) {
     std::fprintf(stderr, "probe_gpu_check: %s.\n", gpu.error.c_str());
     return kNoGpu;
@@ -151,9 +165,7 @@ int run(const std::string& what, std::uint32_t number) {
   const bool good = what == "ops"     ? check_ops(out, *gpu.device, number)
                     : what == "steps" ? check_steps(out, *gpu.device, number)
                                       : OpenPoints(out, *gpu.device).check();
-  out.member("ok", good).end_object();
-  std::fputs(out.take().c_str(), stdout);
-  return good ? 0 : 1;
+  return print(out, good);
 }
 
 }  // namespace
@@ -161,8 +173,8 @@ int run(const std::string& what, std::uint32_t number) {
 
 int main(int argc, char** argv) {
   const std::string what = argc == 3 ? argv[1] : "";
-  if (what != "ops" && what != "steps" && what != "points") {
-    std::fputs("usage: probe_gpu_check ops SEED | steps STEPS | points 1\n", stderr);
+  if (what != "ops" && what != "steps" && what != "points" && what != "ranks" && what != "gpus") {
+    std::fputs("usage: probe_gpu_check ops SEED | steps STEPS | points 1 | ranks SEED | gpus 1\n", stderr);
     return 2;
   }
   return ledger::run(what, static_cast<std::uint32_t>(std::strtoul(argv[2], nullptr, 10)));

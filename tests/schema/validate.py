@@ -213,6 +213,26 @@ class Documents(unittest.TestCase):
         self.valid("comparison", answer["comparison"])
         self.assertEqual([(row["name"], row["difference_bytes"]) for row in answer["comparison"]["ranks"]], [("0", 0), ("1", 0)])
 
+    def test_measured_by_ranks_on_gpus(self):
+        """Two ranks on emulated GPUs, with a library in NCCL's place."""
+        command = [BIN / "emulated_probe", "--model", ROOT / "docs/examples/tiny-llama.json", "--device", "cuda", "--seq", "16", "--dp", "2",
+                   "--fsdp", "2", "--quiet", "--json", "-"]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        world = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="localhost", PROBE_MASTER_PORT=port, EMULATED_GPUS="2",
+                     PROBE_LIB_PATH=str(BIN.parent / "tests/nccl"))
+        ranks = [subprocess.Popen(command, env=dict(world, RANK=str(rank)), stdout=subprocess.PIPE, text=True) for rank in range(2)]
+        texts = [rank.communicate(timeout=120)[0] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0])
+        measured = json.loads(texts[0])
+        self.valid("measured", measured)
+        self.adds_up(measured)
+        nccl = measured["device_memory"]["nccl"]
+        self.assertGreater(nccl["init_bytes"], 0)
+        self.assertEqual(nccl["connect_bytes"], sum(one["connect_bytes"] for one in nccl["communicators"]))
+        self.assertEqual(measured["device_memory"]["unexplained_bytes"], 0)
+
     def test_measured_on_a_gpu(self):
         """Files of a GPU run, however it ends, made by the emulated device."""
         for status in ("ok", "oom", "timeout", "interrupted", "error"):

@@ -11,7 +11,6 @@
 namespace ledger::cuda {
 namespace {
 
-constexpr int kFirst = 0;
 constexpr Bytes kBusyBytes = 300 * kMiB;  // more than a driver takes for itself where nobody computes
 
 cudaStream_t stream_of(const device::Services& services) {
@@ -75,13 +74,15 @@ void PinnedMemory::settle() {
 CudaDevice::~CudaDevice() {
   if (services_.queue.stream != nullptr) cudaStreamSynchronize(stream_of(services_));
   attention_.reset();
-  store_.release_all();
+  release_segments();
+  for (const auto& [place, piece] : aside_)
+    cudaFree(piece.memory);
   if (scratch_ != nullptr) cudaFree(scratch_);
   if (services_.queue.stream != nullptr) cudaStreamDestroy(stream_of(services_));
 }
 
 std::string CudaDevice::open(Nvml& nvml, std::optional<Bytes> before) {
-  if (const cudaError_t status = cudaSetDevice(kFirst); status != cudaSuccess) {
+  if (const cudaError_t status = cudaSetDevice(number_); status != cudaSuccess) {
     return error_sentence("cudaSetDevice", status);
   }
   if (const cudaError_t status = cudaFree(nullptr); status != cudaSuccess) {  // makes the context, if that did not
@@ -170,40 +171,65 @@ std::string CudaDevice::settle() {
   return device::fault_text(fault);
 }
 
-DeviceMemory CudaDevice::memory(Bytes reserved) {
+bool CudaDevice::idle() {
+  return cudaStreamQuery(stream_of(services_)) != cudaErrorNotReady;  // an error is settle()'s to tell
+}
+
+// Grows to the largest message; what it takes is the executor's.
+std::byte* CudaDevice::put_aside(std::size_t place, const std::byte* from, Bytes bytes) {
+  Piece& piece = aside_[place];
+  if (piece.bytes < bytes) {
+    const Bytes before = device_bytes_in_use();
+    cudaFree(piece.memory);
+    piece = {};
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, bytes) != cudaSuccess) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    piece = {static_cast<std::byte*>(memory), bytes};
+    memory_.executor_bytes = plus(memory_.executor_bytes, device_bytes_in_use()) - before;
+    store_.look();
+  }
+  cudaMemcpyAsync(piece.memory, from, bytes, cudaMemcpyDeviceToDevice, stream_of(services_));
+  return piece.memory;
+}
+
+DeviceMemory CudaDevice::memory(Bytes reserved, Bytes nccl) {
   DeviceMemory now = memory_;
   now.peak_bytes = store_.peak_used();
-  const auto told = static_cast<std::int64_t>(base_ + now.executor_bytes + now.libraries_bytes.value_or(0));
+  const auto told = static_cast<std::int64_t>(base_ + now.executor_bytes + now.libraries_bytes.value_or(0) + nccl);
   const auto rest = static_cast<std::int64_t>(device_bytes_in_use()) - told - static_cast<std::int64_t>(reserved);
   if (reserved > 0) now.unexplained_bytes = rest;
   if (reserved == 0 && rest >= 0) now.grown_bytes = static_cast<Bytes>(rest);
   return now;
 }
 
-DeviceFacts facts_of_first_gpu() {
+DeviceFacts facts_of_gpu(int number) {
   DeviceFacts facts;
   cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, kFirst) != cudaSuccess) return facts;
+  if (cudaGetDeviceProperties(&properties, number) != cudaSuccess) return facts;
   facts.name = properties.name;
   facts.capability = 10 * properties.major + properties.minor;
   facts.multiprocessors = static_cast<std::uint64_t>(properties.multiProcessorCount);
   facts.total_bytes = properties.totalGlobalMem;
   facts.mps = properties.mpsEnabled != 0;
   facts.integrated = properties.integrated != 0;
+  facts.uuid = uuid_of(properties);
   facts.wsl = collect_facts().wsl;
   cudaDriverGetVersion(&facts.driver_cuda);
   cudaRuntimeGetVersion(&facts.runtime_cuda);
   return facts;
 }
 
-OpenedGpu open_first_gpu(bool allow_busy) {
+OpenedGpu open_device(int number, bool allow_busy) {
   OpenedGpu opened;
   cudaDeviceProp properties{};
-  if (const cudaError_t status = cudaGetDeviceProperties(&properties, kFirst); status != cudaSuccess) {
+  if (const cudaError_t status = cudaGetDeviceProperties(&properties, number); status != cudaSuccess) {
     opened.error = error_sentence("cudaGetDeviceProperties", status);
     return opened;
   }
-  DeviceFacts facts = facts_of_first_gpu();
+  DeviceFacts facts = facts_of_gpu(number);
   Nvml nvml;
   nvml.choose(uuid_of(properties));
   facts.mig = nvml.is_mig();
@@ -217,7 +243,7 @@ OpenedGpu open_first_gpu(bool allow_busy) {
     opened.error = who;
     return opened;
   }
-  auto device = std::make_unique<CudaDevice>(std::move(facts));
+  auto device = std::make_unique<CudaDevice>(number, std::move(facts));
   opened.error = device->open(nvml, before ? std::optional<Bytes>(before->used) : std::nullopt);
   if (opened.error.empty()) opened.device = std::move(device);
   return opened;

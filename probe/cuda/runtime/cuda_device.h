@@ -33,7 +33,7 @@ class PinnedMemory : public device::HostSide {
 
 class CudaDevice : public MeasuredDevice {
  public:
-  explicit CudaDevice(DeviceFacts facts) : facts_(std::move(facts)) {}
+  CudaDevice(int number, DeviceFacts facts) : number_(number), facts_(std::move(facts)) {}
   ~CudaDevice() override;
 
   // Context, queue, libraries; what went wrong, or "". `before`: bytes in use on the device before, as NVML told.
@@ -49,9 +49,12 @@ class CudaDevice : public MeasuredDevice {
   void use_workspace(std::byte* memory, Bytes bytes) override { library_.use_workspace(memory, bytes); }
   std::string queue_error() override;
   std::string settle() override;
+  bool idle() override;
+  std::byte* put_aside(std::size_t place, const std::byte* from, Bytes bytes) override;
   SegmentStore& store() override { return store_; }
   const DeviceFacts& facts() const override { return facts_; }
-  DeviceMemory memory(Bytes reserved) override;
+  DeviceMemory memory(Bytes reserved, Bytes nccl) override;
+  Bytes bytes_in_use() override { return device_bytes_in_use(); }
   void release_segments() override { store_.release_all(); }
   std::string store_error() const override { return store_.error(); }
 
@@ -60,6 +63,12 @@ class CudaDevice : public MeasuredDevice {
  private:
   std::string start();
 
+  struct Piece {
+    std::byte* memory = nullptr;
+    Bytes bytes = 0;
+  };
+
+  int number_;
   DeviceFacts facts_;
   CudaStore store_;
   CublasLt library_;
@@ -69,9 +78,10 @@ class CudaDevice : public MeasuredDevice {
   DeviceMemory memory_;
   Bytes base_ = 0;  // in use on the device with the context alone
   std::byte* scratch_ = nullptr;
+  std::map<std::size_t, Piece> aside_;
 };
 
-DeviceFacts facts_of_first_gpu();
-OpenedGpu open_first_gpu(bool allow_busy);
+DeviceFacts facts_of_gpu(int number);
+OpenedGpu open_device(int number, bool allow_busy);
 
 }  // namespace ledger::cuda

@@ -11,6 +11,7 @@
 #include "probe/host/gemm.h"
 #include "probe/host/host_store.h"
 #include "probe/measured_device.h"
+#include "tests/nccl/emulated_stream.h"
 
 namespace ledger::emulated {
 
@@ -66,7 +67,9 @@ class HostMemory : public device::HostSide {
 
 class EmulatedDevice : public MeasuredDevice {
  public:
-  explicit EmulatedDevice(bool with_library = true) {
+  explicit EmulatedDevice(bool with_library = true, int number = 0) {
+    facts_.uuid[0] = static_cast<std::uint8_t>(number);
+    services_.queue.stream = &stream_;
     services_.queue.capability = facts_.capability;
     services_.scratch = scratch_.data();
     services_.fault = &fault_;
@@ -82,23 +85,33 @@ class EmulatedDevice : public MeasuredDevice {
   void use_workspace(std::byte*, Bytes bytes) override { workspace_bytes = bytes; }
   std::string queue_error() override { return ""; }
   std::string settle() override { return device::fault_text(fault_); }
+  bool idle() override { return stream_.running == 0; }
+  std::byte* put_aside(std::size_t place, const std::byte* from, Bytes bytes) override {
+    aside_[place].assign(from, from + bytes);
+    ++put_aside_count;
+    return aside_[place].data();
+  }
 
   SegmentStore& store() override { return store_; }
   const DeviceFacts& facts() const override { return facts_; }
-  DeviceMemory memory(Bytes reserved) override {
+  DeviceMemory memory(Bytes reserved, Bytes nccl) override {
     DeviceMemory now;
     now.libraries_bytes = now.context_bytes = kContext;
-    now.peak_bytes = peak_ = std::max(peak_, plus(2 * kContext, reserved));
-    if (reserved == 0) now.grown_bytes = 0;
+    now.peak_bytes = peak_ = std::max(peak_, plus(2 * kContext, plus(reserved, nccl)));
+    const auto others = static_cast<std::int64_t>(stream_.taken) - static_cast<std::int64_t>(nccl);
+    if (reserved == 0) now.grown_bytes = static_cast<Bytes>(others);
     if (reserved > 0)
-      now.unexplained_bytes = static_cast<std::int64_t>(store_.reserved()) - static_cast<std::int64_t>(reserved);
+      now.unexplained_bytes =
+          static_cast<std::int64_t>(store_.reserved()) - static_cast<std::int64_t>(reserved) + others;
     return now;
   }
+  Bytes bytes_in_use() override { return plus(2 * kContext, plus(store_.reserved(), stream_.taken)); }
   void release_segments() override {}
   std::string store_error() const override { return ""; }
 
   HostLibrary library;
   Bytes workspace_bytes = 0;
+  std::uint64_t put_aside_count = 0;
 
  private:
   static constexpr Bytes kContext = 64 * kMiB;
@@ -108,6 +121,8 @@ class EmulatedDevice : public MeasuredDevice {
   std::vector<double> scratch_ = std::vector<double>(device::kScratch);
   std::int32_t fault_ = device::kNoFault;
   HostMemory host_memory_;
+  Stream& stream_ = *emulated_stream();
+  std::map<std::size_t, std::vector<std::byte>> aside_;
   device::Services services_;
 };
 

@@ -78,7 +78,7 @@ TEST(CudaStore, WithoutAGpuRefusesAndSaysWhy) {
 
 TEST(OpenGpu, WithoutOneIsAnError) {
   if (has_gpu()) GTEST_SKIP() << "this machine has a GPU";
-  const OpenedGpu gpu = open_gpu(false);
+  const OpenedGpu gpu = open_gpu(0, false);
   EXPECT_EQ(gpu.device, nullptr);
   EXPECT_FALSE(gpu.error.empty());
   EXPECT_FALSE(gpu.busy);
