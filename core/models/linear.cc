@@ -153,7 +153,7 @@ Tensor Linear::forward(const Tensor& x) const {
   enter_module(&*adapter, x);  // PEFT's layer around it
   Tensor result = base(x);
   if (int8) {
-    result = with_lora_8bit(x, std::move(result));
+    result = with_lora_8bit(x, result);
   } else {
     result = quantised ? with_lora_4bit(x, std::move(result)) : with_lora(x, std::move(result));
   }
