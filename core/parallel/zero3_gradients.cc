@@ -58,6 +58,7 @@ std::vector<Tensor> Zero3::scatter(const std::vector<const Param*>& members) {
   } else {
     buffer = flat::buffer(tape_, OpKind::reduce_copy_in, times(parts, options_.world), options_.dtype);
     std::vector<const Tensor*> all;
+    all.reserve(gradients.size());
     for (const Tensor& gradient : gradients)
       all.push_back(&gradient);
     const Tensor* const out = &buffer;

@@ -334,8 +334,11 @@ void Tape::add_to_grad(TensorImpl& leaf, Tensor gradient) {
   }
   const bool steal = gradient.impl()->refs == 1 && gradient.is_contiguous();
   // A gradient in another layout is copied into the parameter's (clone_obey_contract).
-  const Tensor copy = steal ? Tensor() : gradient.is_contiguous() ? clone(gradient) : contiguous(gradient);
-  leaf.grad = steal ? std::move(gradient) : copy;
+  if (steal) {
+    leaf.grad = std::move(gradient);
+  } else {
+    leaf.grad = gradient.is_contiguous() ? clone(gradient) : contiguous(gradient);
+  }
   if (leaf.parameter >= 0) {
     relabel(leaf.grad, Category::gradients);
     trace_.parameters[static_cast<std::size_t>(leaf.parameter)].gradient = leaf.grad.impl()->storage->id;

@@ -42,7 +42,8 @@ class Cudnn {
 };
 
 struct Cudnn::Functions {
-#define LEDGER_DECLARE(result, name, parameters) result(*name) parameters = nullptr;
+#define LEDGER_DECLARE(result, name, parameters) \
+  result(*name) parameters = nullptr;  // NOLINT(bugprone-macro-parentheses): a declarator
   using Status = cudnn::Status;
   using Handle = cudnn::Handle;
   using Descriptor = cudnn::Descriptor;

@@ -20,6 +20,7 @@ struct AttentionShape {
   Four of_query{}, of_key{}, of_value{}, of_result{};       // strides
   Four of_gradient{}, of_dquery{}, of_dkey{}, of_dvalue{};  // backward only
   bool backward = false;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 sees a 0 in it
   auto operator<=>(const AttentionShape&) const = default;
 };
 

@@ -128,10 +128,11 @@ struct FlashForward {
     warps.across_row(totals, Sum{});
     warps.lanes([&](unsigned lane) {
       LEDGER_UNROLL
-      for (unsigned i = 0; i < 4; ++i)
+      for (unsigned i = 0; i < 4; ++i) {
         LEDGER_UNROLL
-      for (unsigned j = 0; j < kBlocks; ++j)
-        output[lane][j].v[i] /= totals[lane][i / 2];
+        for (unsigned j = 0; j < kBlocks; ++j)
+          output[lane][j].v[i] /= totals[lane][i / 2];
+      }
       LEDGER_UNROLL
       for (unsigned i = 0; i < 2; ++i) {
         const std::uint64_t row = first + sum_row(lane, 2 * i);
