@@ -29,7 +29,8 @@ class Nccl {
     using Config = nccl::Config;
     using DataType = nccl::DataType;
     using RedOp = nccl::RedOp;
-#define LEDGER_DECLARE(result, name, parameters) result(*name) parameters = nullptr;
+#define LEDGER_DECLARE(result, name, parameters) \
+  result(*name) parameters = nullptr;  // NOLINT(bugprone-macro-parentheses): a declarator
     LEDGER_NCCL(LEDGER_DECLARE)
 #undef LEDGER_DECLARE
   };

@@ -82,7 +82,7 @@ void adamw(KernelCall& call) {
   update<1, 3>(call, [&]<class C>(std::array<std::array<C, kStrip>, 4>& strip, std::size_t count) {
     const auto beta1 = static_cast<C>(rates.beta1), beta2 = static_cast<C>(rates.beta2);
     const auto decay = static_cast<C>(rates.lr * rates.weight_decay), eps = static_cast<C>(rates.eps);
-    auto& [g, p, m, v] = strip;
+    auto &g = strip[0], &p = strip[1], &m = strip[2], &v = strip[3];
     for (std::size_t i = 0; i < count; ++i) {
       p[i] -= decay * p[i];
       m[i] = beta1 * m[i] + (1 - beta1) * g[i];
@@ -98,7 +98,7 @@ void adamw_moments(KernelCall& call) {
   update<1, 2>(call, [&]<class C>(std::array<std::array<C, kStrip>, 3>& strip, std::size_t count) {
     const auto beta2 = static_cast<C>(rates.beta2);
     const auto weight1 = static_cast<C>(1 - rates.beta1), weight2 = static_cast<C>(1 - rates.beta2);
-    auto& [g, m, v] = strip;
+    auto &g = strip[0], &m = strip[1], &v = strip[2];
     library_call(m, count, m_dtype, [&](std::size_t i) { return m[i] + weight1 * (g[i] - m[i]); });
     library_call(v, count, v_dtype, [&](std::size_t i) { return v[i] * beta2; });
     library_call(v, count, v_dtype, [&](std::size_t i) { return v[i] + weight2 * (g[i] * g[i]); });
@@ -114,7 +114,7 @@ void adamw_update(KernelCall& call) {
   update<2, 1>(call, [&]<class C>(std::array<std::array<C, kStrip>, 3>& strip, std::size_t count) {
     const auto keep = static_cast<C>(1 - rates.lr * rates.weight_decay);
     const auto step_size = static_cast<C>(-rates.lr / (1 - std::pow(rates.beta1, step)));
-    auto& [m, root, p] = strip;
+    auto &m = strip[0], &root = strip[1], &p = strip[2];
     library_call(p, count, p_dtype, [&](std::size_t i) { return p[i] * keep; });
     if (!divided) {
       const auto correction = static_cast<C>(correction2_sqrt);
@@ -128,7 +128,7 @@ void adamw_update(KernelCall& call) {
 void momentum_update(KernelCall& call) {
   const DType dtype = call.out[0].dtype;
   update<1, 1>(call, [&]<class C>(std::array<std::array<C, kStrip>, 2>& strip, std::size_t count) {
-    auto& [g, buffer] = strip;
+    auto &g = strip[0], &buffer = strip[1];
     library_call(buffer, count, dtype, [&](std::size_t i) { return buffer[i] * static_cast<C>(kMomentum); });
     library_call(buffer, count, dtype, [&](std::size_t i) { return buffer[i] + g[i]; });
   });
@@ -137,7 +137,7 @@ void momentum_update(KernelCall& call) {
 void sgd_update(KernelCall& call) {
   const double lr = call.trace.adamw.lr;
   update<1, 1>(call, [&]<class C>(std::array<std::array<C, kStrip>, 2>& strip, std::size_t count) {
-    auto& [direction, p] = strip;
+    auto &direction = strip[0], &p = strip[1];
     for (std::size_t i = 0; i < count; ++i)
       p[i] -= static_cast<C>(lr) * direction[i];
   });

@@ -44,6 +44,7 @@ HostCommunicator::HostCommunicator(std::uint64_t rank, std::vector<Socket> peers
 
 std::unique_ptr<Communicator> HostCommunicator::among(const std::vector<std::uint64_t>& members) {
   std::vector<std::uint64_t> numbers;
+  numbers.reserve(members.size());
   for (const std::uint64_t member : members)
     numbers.push_back(number(member));
   const std::uint64_t place = place_among(members, rank());
