@@ -159,9 +159,6 @@ constexpr const char* kInstead = ". Use --dry-run to predict, or --device host t
 std::string not_for_the_gpu(const Prediction& p, const device::Kernels& kernels) {
   const std::string why = not_playable(p, "cuda");
   if (!why.empty()) return why;
-  if (p.recipe.allocator == AllocatorKind::torch_expandable) {
-    return "--device cuda takes its memory by cudaMalloc: --allocator torch_expandable is predicted only.";
-  }
   const std::string op = device::first_not_computed(p.trace, kernels);
   return op.empty() ? "" : "--device cuda has no kernel for " + op + ", which this recipe runs.";
 }
@@ -197,6 +194,13 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   if (gpu.device == nullptr) {
     if (gpu.busy) return fail(kBusy, gpu.error + ", which would spoil the numbers: stop that, or --allow-busy.");
     return fail(kNoGpu, gpu.error + kInstead);
+  }
+  if (inputs.recipe.allocator == AllocatorKind::torch_expandable) {
+    if (const std::string no = gpu.device->use_expandable_segments(); !no.empty()) {  // PyTorch warns and goes on, too
+      std::fprintf(stderr, "probe: segments do not expand here, and are taken by cudaMalloc: %s.\n", no.c_str());
+      inputs.recipe.allocator = AllocatorKind::torch;
+      prediction = predict_run(inputs.config, inputs.recipe, options);
+    }
   }
   if (const std::string no = not_for_the_gpu(prediction.value(), gpu.device->kernels()); !no.empty()) {
     return fail(kUsage, no + " Use --dry-run.");

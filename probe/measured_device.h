@@ -71,6 +71,8 @@ class MeasuredDevice : public device::Device {
   // Loads what this trace asks for beyond matrix products. Its scratch memory belongs into the trace (TraceOptions):
   // without it cuDNN is not used.
   virtual AttentionScratch prepare(const Trace&) { return {}; }
+  // From here on segments are expandable (AllocatorOptions). Why they cannot be; empty when they can.
+  virtual std::string use_expandable_segments() = 0;
   virtual SegmentStore& store() = 0;
   virtual const DeviceFacts& facts() const = 0;
   // The numbers so far; `reserved` bytes of segments are held, and `nccl` bytes by it.

@@ -23,6 +23,10 @@ class SegmentStore {
   virtual ~SegmentStore() = default;
   virtual bool reserve(std::uint64_t virtual_address, Bytes bytes) = 0;
   virtual void release(std::uint64_t virtual_address, Bytes bytes) = 0;
+  // Of expandable segments: addresses at which pages of `page` bytes will be mapped, and that nothing is mapped at any
+  // more. False where there is no room for so many addresses.
+  virtual bool open_range(std::uint64_t /*virtual_address*/, Bytes /*bytes*/, Bytes /*page*/) { return true; }
+  virtual void close_range(std::uint64_t /*virtual_address*/) {}
 };
 
 struct AllocatorOptions {

@@ -78,6 +78,7 @@ BlockId CachingAllocator::new_range(Pool& pool, Bytes size) {
   const Bytes bytes = round_up(std::max(wanted, size), page);
   const std::uint64_t begin = round_up(next_address_, page);
   if (begin > kLastAddress || bytes > kLastAddress - begin) return kNoBlock;
+  if (store_ != nullptr && !store_->open_range(begin, bytes, page)) return kNoBlock;
   Block block;
   block.address = begin;
   block.bytes = bytes;
@@ -135,6 +136,7 @@ void CachingAllocator::unmap_free_pages(BlockId block) {
   absorb(block, blocks_[block].next);
   if (blocks_[block].prev == kNoBlock && blocks_[block].next == kNoBlock) {
     --stats_.segments;  // release_expandable_segment(): the range is empty and its addresses are not used again
+    if (store_ != nullptr) store_->close_range(blocks_[block].address);
     spare_.push_back(block);
     return;
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "probe/cuda/availability.h"
+#include "probe/cuda/runtime/driver_entry_points.h"
 
 namespace ledger::cuda {
 namespace {
@@ -169,6 +170,23 @@ std::string CudaDevice::settle() {
   pinned_.settle();
   store_.look();
   return device::fault_text(fault);
+}
+
+std::string CudaDevice::use_expandable_segments() {
+  expandable_.emplace(driver_memory(), ExpandableStore::Device{
+                                           .number = number_,
+                                           .total_bytes = facts_.total_bytes,
+                                           .settle = [this] { cudaStreamSynchronize(stream_of(services_)); },
+                                           .grown = [this] { store_.look(); },
+                                       });
+  std::string why = expandable_->why_not();
+  if (!why.empty()) expandable_.reset();
+  return why;
+}
+
+void CudaDevice::release_segments() {
+  store_.release_all();
+  if (expandable_) expandable_->release_all();
 }
 
 bool CudaDevice::idle() {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "probe/cuda/cudnn_attention.h"
+#include "probe/cuda/expandable_store.h"
 #include "probe/cuda/nvml.h"
 #include "probe/cuda/run_cuda.h"
 #include "probe/cuda/runtime/cublaslt.h"
@@ -42,7 +44,9 @@ class CudaDevice : public MeasuredDevice {
   AttentionScratch prepare(const Trace& trace) override;
   const device::Kernels& kernels() const override { return kKernels; }
   device::Services& services() override { return services_; }
-  std::byte* locate(std::uint64_t address, Bytes bytes) override { return store_.locate(address, bytes); }
+  std::byte* locate(std::uint64_t address, Bytes bytes) override {
+    return expandable_ ? expandable_->locate(address, bytes) : store_.locate(address, bytes);
+  }
   void fill(std::byte* memory, int byte, Bytes bytes) override;
   void copy_back(std::byte* to, const std::byte* from, Bytes bytes) override;
   void copy_in(std::byte* to, const std::byte* from, Bytes bytes) override;
@@ -51,12 +55,15 @@ class CudaDevice : public MeasuredDevice {
   std::string settle() override;
   bool idle() override;
   std::byte* put_aside(std::size_t place, const std::byte* from, Bytes bytes) override;
-  SegmentStore& store() override { return store_; }
+  std::string use_expandable_segments() override;
+  SegmentStore& store() override {
+    return expandable_ ? static_cast<SegmentStore&>(*expandable_) : static_cast<SegmentStore&>(store_);
+  }
   const DeviceFacts& facts() const override { return facts_; }
   DeviceMemory memory(Bytes reserved, Bytes nccl) override;
   Bytes bytes_in_use() override { return device_bytes_in_use(); }
-  void release_segments() override { store_.release_all(); }
-  std::string store_error() const override { return store_.error(); }
+  void release_segments() override;
+  std::string store_error() const override { return expandable_ ? expandable_->error() : store_.error(); }
 
   const CublasLt& library() const { return library_; }
 
@@ -70,7 +77,8 @@ class CudaDevice : public MeasuredDevice {
 
   int number_;
   DeviceFacts facts_;
-  CudaStore store_;
+  CudaStore store_;  // also looks at the device for all
+  std::optional<ExpandableStore> expandable_;
   CublasLt library_;
   std::unique_ptr<CudnnAttentions> attention_;  // once a trace has asked for it
   PinnedMemory pinned_;

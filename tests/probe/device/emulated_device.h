@@ -92,6 +92,7 @@ class EmulatedDevice : public MeasuredDevice {
     return aside_[place].data();
   }
 
+  std::string use_expandable_segments() override { return no_expandable_segments; }
   SegmentStore& store() override { return store_; }
   const DeviceFacts& facts() const override { return facts_; }
   DeviceMemory memory(Bytes reserved, Bytes nccl) override {
@@ -110,6 +111,7 @@ class EmulatedDevice : public MeasuredDevice {
   std::string store_error() const override { return ""; }
 
   HostLibrary library;
+  std::string no_expandable_segments;  // why there are none
   Bytes workspace_bytes = 0;
   std::uint64_t put_aside_count = 0;
 
