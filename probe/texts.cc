@@ -197,6 +197,8 @@ constexpr Reason kReasons[] = {
      "of Transformer Engine's attention, its first choice (sdpa, cudnn) and eager (unfused) are modelled"},
     {"megatron_recomputes_none_core_or_full",
      "Megatron recomputes nothing, core attention (selective) or whole layers (full)"},
+    {"recomputed_layers_want_full",
+     "recompute_method and recompute_num_layers say which layers stack megatron recomputes with checkpointing full"},
     {"megatron_loss_is_vocab_parallel",
      "Megatron's loss is over a vocabulary cut among tp ranks; use full or vocab_parallel"},
     {"cp_cuts_the_sequence_in_pairs",

@@ -99,12 +99,18 @@ class StepModel {
   // them.
   double compute_flops() const {
     const double forward = 2 * (layer_.linear_weights + layer_.expert_weights) + layer_.attention_flops;
-    const double again = r_.checkpointing == Checkpointing::full        ? forward
+    const double again = r_.checkpointing == Checkpointing::full        ? forward * recomputed()
                          : r_.checkpointing == Checkpointing::selective ? layer_.attention_flops
                                                                         : 0;
     const double head = 6 * real(c_.hidden_size) * real(c_.vocab_size), layer = 3 * forward + again;
     const double last = counts_embedding_and_loss(c_, r_.pp) ? std::max(layer, head) : layer + head;
     return real(tokens()) * (real(layers() - 1) * layer + last) / real(r_.tp);
+  }
+
+  // Of a stage's layers, a part.
+  double recomputed() const {
+    if (r_.recompute_method == RecomputeMethod::uniform) return 1;
+    return std::min(1.0, real(times(r_.recompute_num_layers, chunks())) / real(layers()));
   }
 
   Bytes hidden_bytes() const { return times(times(tokens(), c_.hidden_size), kHalf); }

@@ -32,6 +32,7 @@ constexpr const char* kOptimizer[] = {
     "adafactor_hf",  "lion",          "muon",          "galore_adamw"};
 constexpr const char* kAttention[] = {"sdpa", "flash", "efficient", "math", "eager", "cudnn"};
 constexpr const char* kCheckpointing[] = {"none", "full", "full-reentrant", "selective", "offload"};
+constexpr const char* kRecomputeMethod[] = {"uniform", "block"};
 constexpr const char* kLoss[] = {"full", "chunked", "fused_linear", "cut", "vocab_parallel"};
 constexpr const char* kAdapterDtype[] = {"fp32", "bf16"};
 constexpr const char* kUnitChoices[] = {"layers", "titan"};
@@ -57,6 +58,7 @@ static_assert(std::size(kOffload) == static_cast<std::size_t>(Offload::activatio
 
 constexpr std::uint64_t kMaxRanks = 65536;                      // of one kind of parallelism
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;  // of a buffer or a limit of DeepSpeed's
+constexpr std::uint64_t kMostRecomputed = 4096;                 // layers
 constexpr std::uint64_t kMaxNames = 64;                         // LoRA targets
 constexpr std::uint64_t kMaxNameBytes = 128;                    // of one target
 constexpr std::uint64_t kMaxMemory = std::uint64_t{1} << 50;
@@ -189,6 +191,8 @@ constexpr std::array kRows = {
     integer<&Recipe::grad_accum>("grad_accum", 1, 65536),
     choice<&Recipe::attention>("attention", kAttention),
     choice<&Recipe::checkpointing>("checkpointing", kCheckpointing),
+    choice<&Recipe::recompute_method>("recompute_method", kRecomputeMethod),
+    integer<&Recipe::recompute_num_layers>("recompute_num_layers", 1, kMostRecomputed),
     choice<&Recipe::loss>("loss", kLoss),
     flag<&Recipe::compile>("compile"),
     flag<&Recipe::float8>("float8"),

@@ -53,6 +53,7 @@ enum class Optimizer : std::uint8_t {
 };
 enum class Attention : std::uint8_t { sdpa, flash, efficient, math, eager, cudnn };
 enum class Checkpointing : std::uint8_t { none, full, full_reentrant, selective, offload };
+enum class RecomputeMethod : std::uint8_t { uniform, block };
 enum class Loss : std::uint8_t { full, chunked, fused_linear, cut, vocab_parallel };
 enum class AdapterDtype : std::uint8_t { fp32, bf16 };
 enum class Units : std::uint8_t { layers, titan };
@@ -78,6 +79,9 @@ struct Recipe {
   std::uint64_t grad_accum = 1;
   Attention attention = Attention::sdpa;
   Checkpointing checkpointing = Checkpointing::none;
+  // Megatron's, with full: units of so many layers, or the first so many layers, of a stage or chunk.
+  RecomputeMethod recompute_method = RecomputeMethod::uniform;
+  std::uint64_t recompute_num_layers = 1;
   Loss loss = Loss::full;
   bool compile = false;
   bool float8 = false;  // linear layers of the decoder layers multiply in float8

@@ -74,7 +74,9 @@ class MegatronStage {
   Tensor positions() const;
   void ensure_angles() const;
   Tensor embed(const Batch& batch) const;
-  Tensor run_layer(const Layer& layer, const Tensor& x) const;
+  Tensor run_layers(std::size_t chunk, const Tensor& x) const;
+  Tensor run_layer(std::size_t position, const Tensor& x) const;
+  std::size_t recomputed_to(std::size_t first, std::size_t count) const;
   Tensor layer_forward(const Layer& layer, const Tensor& x) const;
   Tensor feed_forward(const Layer& layer, const Tensor& x) const;
   Tensor attention(const Layer& layer, const Tensor& mixed) const;

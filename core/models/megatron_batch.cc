@@ -106,13 +106,7 @@ Tensor MegatronStage::forward(std::size_t chunk, const Tensor& received, std::ui
   Tensor hidden = is_first(chunk) ? embed(batch) : received;
   {
     const Tape::Scope scope(tape_, "layers.*");
-    const auto depth = static_cast<std::size_t>(depth_);
-    for (std::size_t i = chunk * depth; i < (chunk + 1) * depth; ++i) {
-      const auto layer = layer_at(i);
-      if (!layer) continue;
-      const Tape::Layer number(tape_, static_cast<std::int32_t>(*layer));
-      hidden = run_layer(layers_[i], hidden);
-    }
+    hidden = run_layers(chunk, hidden);
   }
   if (!is_last(chunk)) return megatron::send_forward(hidden, (o_.stage + 1) % o_.pp);
   hidden = ln_linear(final_norm_, hidden);

@@ -1,5 +1,7 @@
 // megatron_layer.cc - a layer's forward: attention, then an MLP or experts.
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "core/models/megatron.h"
 #include "core/models/megatron_tensors.h"
@@ -155,10 +157,47 @@ Tensor MegatronStage::layer_forward(const Layer& layer, const Tensor& x) const {
   return bias_dropout_add(out, layer.fc2_bias, hidden);
 }
 
-// recompute_method uniform, one layer at a time: CheckpointFunction is reentrant.
-Tensor MegatronStage::run_layer(const Layer& layer, const Tensor& x) const {
-  if (o_.checkpointing != Checkpointing::full) return layer_forward(layer, x);
-  return tape_.checkpoint_reentrant([this, &layer](const Tensor& input) { return layer_forward(layer, input); }, x);
+// checkpointed_forward: where the unit that begins with layer `first` of `count` ends, or `first`: it is not
+// recomputed.
+std::size_t MegatronStage::recomputed_to(std::size_t first, std::size_t count) const {
+  if (o_.checkpointing != Checkpointing::full) return first;
+  const auto layers = static_cast<std::size_t>(o_.recompute_num_layers);
+  if (o_.recompute_method == RecomputeMethod::block) return first < layers ? first + 1 : first;
+  return std::min(first + layers, count);
+}
+
+Tensor MegatronStage::run_layer(std::size_t position, const Tensor& x) const {
+  const Tape::Layer number(tape_, static_cast<std::int32_t>(*layer_at(position)));
+  return layer_forward(layers_[position], x);
+}
+
+// A chunk's layers. CheckpointFunction is reentrant.
+Tensor MegatronStage::run_layers(std::size_t chunk, const Tensor& x) const {
+  const auto depth = static_cast<std::size_t>(depth_);
+  std::vector<std::size_t> positions;
+  for (std::size_t i = chunk * depth; i < (chunk + 1) * depth; ++i) {
+    if (layer_at(i)) positions.push_back(i);
+  }
+  Tensor hidden = x;
+  for (std::size_t i = 0; i < positions.size();) {
+    const std::size_t end = recomputed_to(i, positions.size());
+    if (end == i) {
+      hidden = run_layer(positions[i++], hidden);
+      continue;
+    }
+    const Tape::Layer number(tape_, static_cast<std::int32_t>(*layer_at(positions[i])));
+    const auto unit = [this,
+                       part = std::vector(positions.begin() + static_cast<std::ptrdiff_t>(i),
+                                          positions.begin() + static_cast<std::ptrdiff_t>(end))](const Tensor& input) {
+      Tensor output = input;
+      for (const std::size_t position : part)
+        output = run_layer(position, output);
+      return output;
+    };
+    hidden = tape_.checkpoint_reentrant(unit, hidden);
+    i = end;
+  }
+  return hidden;
 }
 
 }  // namespace ledger

@@ -21,6 +21,8 @@ struct MegatronOptions {
   bool sequence_parallel = false;
   Attention attention = Attention::sdpa;  // eager: unfused; otherwise cuDNN's, Transformer Engine's first choice
   Checkpointing checkpointing = Checkpointing::none;
+  RecomputeMethod recompute_method = RecomputeMethod::uniform;
+  std::uint64_t recompute_num_layers = 1;
   Bytes te_workspace = 0;  // of Transformer Engine's products
   bool rope_fusion = true;
   bool deterministic = false;

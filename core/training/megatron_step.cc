@@ -37,6 +37,8 @@ MegatronOptions options_of(const Recipe& r, std::uint64_t stage, std::uint64_t c
   o.sequence_parallel = r.sequence_parallel;
   o.attention = r.attention;
   o.checkpointing = r.checkpointing;
+  o.recompute_method = r.recompute_method;
+  o.recompute_num_layers = r.recompute_num_layers;
   o.te_workspace = run.te_workspace_bytes;
   o.rope_fusion = run.rope_fusion;
   o.deterministic = run.deterministic;

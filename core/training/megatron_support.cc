@@ -96,6 +96,8 @@ constexpr Refusal kMegatronRefusals[] = {
      [](const ModelConfig&, const Recipe& r) {
        return r.checkpointing == Checkpointing::full_reentrant || r.checkpointing == Checkpointing::offload;
      }},
+    {"recompute_method", "recomputed_layers_want_full",
+     [](const ModelConfig&, const Recipe& r) { return sets_recompute(r) && r.checkpointing != Checkpointing::full; }},
     {"loss", "megatron_loss_is_vocab_parallel",
      [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full && r.loss != Loss::vocab_parallel; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},

@@ -15,6 +15,11 @@ struct Refusal {
   bool (*applies)(const ModelConfig&, const Recipe&);
 };
 
+inline bool sets_recompute(const Recipe& r) {
+  const Recipe plain;
+  return r.recompute_method != plain.recompute_method || r.recompute_num_layers != plain.recompute_num_layers;
+}
+
 // The first that applies, as a Problem.
 std::optional<Problem> first_of(std::span<const Refusal> refusals, const ModelConfig& config, const Recipe& recipe);
 

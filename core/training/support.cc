@@ -303,6 +303,8 @@ constexpr Refusal kRefusals[] = {
     {"cp", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !is_torchtitan(r.stack); }},
     {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
+    {"recompute_method", "recomputed_layers_want_full",
+     [](const ModelConfig&, const Recipe& r) { return sets_recompute(r); }},
     {"etp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.etp != 0; }},
     {"zero", "deepspeed_keys_want_a_stage",
      [](const ModelConfig&, const Recipe& r) { return r.zero == 0 && sets_deepspeed_keys(r); }},

@@ -340,6 +340,30 @@ TEST(Megatron, ContextParallelRanksHoldTheirPartOfTheSequence) {
   EXPECT_EQ(refused->expected, "cp_cuts_the_sequence_in_pairs");
 }
 
+// 8 layers: of a unit only the first one's input stays, of what is no checkpoint everything.
+TEST(Megatron, UnitsOfLayersOrTheFirstOfThemAreRecomputed) {
+  const ModelConfig config = gpt(128, 8, 4, 64);
+  Recipe r = megatron(1, 64);
+  const auto kept = [&] {
+    const Replay played_once = played(config, r);
+    return played_once.phases[1].end_bytes - played_once.phases[0].end_bytes;
+  };
+  const Bytes all = kept();
+  r.checkpointing = Checkpointing::full;
+  const Bytes inputs = kept(), input = 2 * 64 * 128;
+  r.recompute_num_layers = 3;  // 3, 3 and 2
+  EXPECT_EQ(inputs - kept(), 5 * input);
+  r.recompute_num_layers = 8;
+  EXPECT_EQ(inputs - kept(), 7 * input);
+  r.recompute_method = RecomputeMethod::block;
+  EXPECT_EQ(kept(), inputs);
+  r.recompute_num_layers = 2;
+  EXPECT_EQ(all - kept(), (all - inputs) / 8 * 2);
+  r.checkpointing = Checkpointing::none;
+  ASSERT_TRUE(unsupported_in_megatron(config, r));
+  EXPECT_EQ(unsupported_in_megatron(config, r)->expected, "recomputed_layers_want_full");
+}
+
 TEST(Megatron, ActivationsAreNamedByWhatTheyAre) {
   for (const bool gated : {false, true}) {
     ModelConfig config = gpt(64, 2, 4, 64);

@@ -188,6 +188,20 @@ constexpr Shared kShared[] = {
        r.micro_batches = 2;
        r.checkpointing = Checkpointing::full;
      }},
+    {"megatron_pp2_units_recomputed", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 1, 2);
+       r.checkpointing = Checkpointing::full;
+       r.recompute_num_layers = 2;
+     }},
+    {"megatron_tp2_first_layers_recomputed", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       r.sequence_parallel = true;
+       r.checkpointing = Checkpointing::full;
+       r.recompute_method = RecomputeMethod::block;
+       r.recompute_num_layers = 3;
+     }},
     {"megatron_pp2_tp2_sequence", kMegatronGpt,
      [](Recipe& r) {
        megatron(r, 2, 2);

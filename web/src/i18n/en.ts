@@ -72,6 +72,8 @@ export const en = {
   'key.grad_accum': 'Gradient accumulation',
   'key.attention': 'Attention',
   'key.checkpointing': 'Checkpointing',
+  'key.recompute_method': 'Recomputed layers',
+  'key.recompute_num_layers': 'Layers recomputed together or at all',
   'key.loss': 'Loss',
   'key.compile': 'torch.compile',
   'key.float8': 'float8 products',

@@ -11,6 +11,8 @@ export const helpEn = {
   decoder_seq: 'Of T5 and its kind: tokens of the targets, which the decoder reads; the encoder reads the sequence length. 0: as many.',
   grad_accum: 'Micro-batches whose gradients are summed before a step.',
   attention: 'Which kernel computes attention; eager and math keep the whole score matrix.',
+  recompute_method: 'Megatron, with full checkpointing. uniform: all layers, in units of so many. block: the first so many layers of a stage, each by itself.',
+  recompute_num_layers: 'How many layers that is.',
   checkpointing: 'Keep only each layer’s input and compute the rest again in backward.',
   loss: 'How logits become the loss: all at once, or in pieces.',
   compile: 'torch.compile fuses operators, so that fewer tensors are kept.',

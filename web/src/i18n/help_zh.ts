@@ -13,6 +13,8 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   decoder_seq: '用于 T5 这类编码器-解码器：目标的 token 数，由解码器读取；编码器读取序列长度。0 表示两者相同。',
   grad_accum: '累加多少个微批的梯度后再更新一步。',
   attention: '用哪个内核计算注意力；eager 与 math 会保留完整的分数矩阵。',
+  recompute_method: 'Megatron，配完整检查点。uniform：所有层，每若干层为一个单元。block：每个流水段的前若干层，各自单独。',
+  recompute_num_layers: '上述的层数。',
   checkpointing: '只保留每层输入，其余在反向时重算。',
   loss: 'logits 如何变成损失：一次算完，还是分块。',
   compile: 'torch.compile 融合算子，从而少保留张量。',

@@ -118,6 +118,7 @@ export const problemsEn = {
   'reason.megatron_counts_micro_batches': 'Megatron’s micro-batches of a step are micro_batches. Leave gradient accumulation at 1.',
   'reason.megatron_attention_not_modelled': 'Of Transformer Engine’s attention, its first choice (sdpa or cudnn) and the unfused one (eager) are computed.',
   'reason.megatron_recomputes_none_core_or_full': 'Megatron recomputes nothing, core attention (selective) or whole layers (full).',
+  'reason.recomputed_layers_want_full': 'recompute_method and recompute_num_layers say which layers the framework megatron recomputes with full checkpointing. Set that, or leave them at uniform and 1.',
   'reason.megatron_loss_is_vocab_parallel': 'Megatron’s loss is over a vocabulary cut among tp GPUs. Set the loss to full or vocab_parallel.',
   'reason.cp_cuts_the_sequence_in_pairs': 'Context parallelism gives each of cp GPUs two pieces of the sequence: twice cp must divide the sequence length.',
   'reason.cp_wants_fused_attention': 'Context parallelism works with fused attention. Set attention to sdpa or cudnn.',

@@ -116,6 +116,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.megatron_counts_micro_batches': 'Megatron 每步的微批数为 micro_batches。请将梯度累积保持为 1。',
   'reason.megatron_attention_not_modelled': 'Transformer Engine 的注意力中仅计算首选实现（sdpa 或 cudnn）与未融合实现（eager）。',
   'reason.megatron_recomputes_none_core_or_full': 'Megatron 的重算方式为：不重算、仅核心注意力（selective）或整层（full）。',
+  'reason.recomputed_layers_want_full': 'recompute_method 与 recompute_num_layers 说明 megatron 框架在完整重计算下重算哪些层。请设 checkpointing 为 full，或保持 uniform 与 1。',
   'reason.megatron_loss_is_vocab_parallel': 'Megatron 的损失按 tp 切分词表。请将损失设为 full 或 vocab_parallel。',
   'reason.cp_cuts_the_sequence_in_pairs': '上下文并行让 cp 个 GPU 各持有序列的两段：序列长度须能被 2 cp 整除。',
   'reason.cp_wants_fused_attention': '上下文并行需要融合注意力。请将 attention 设为 sdpa 或 cudnn。',

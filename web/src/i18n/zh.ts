@@ -74,6 +74,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.grad_accum': '梯度累积',
   'key.attention': '注意力实现',
   'key.checkpointing': '梯度检查点 (checkpointing)',
+  'key.recompute_method': '重算哪些层',
+  'key.recompute_num_layers': '一起重算或总共重算的层数',
   'key.loss': '损失函数',
   'key.compile': 'torch.compile',
   'key.float8': 'float8 矩阵乘',

@@ -27,7 +27,7 @@ const MEGATRON: Format = {
     flag('sequence-parallel', { sequence_parallel: true }), flag('bf16', { precision: 'megatron-bf16' }), notModelled('fp16'), notModelled('fp8-format'), notModelled('fp8-hybrid'),
     choice('main-grads-dtype', { fp32: {}, bf16: { precision: 'megatron-bf16-bf16grad' } }), flag('use-distributed-optimizer', { zero: 1 }),
     flag('recompute-activations', { checkpointing: 'selective' }), choice('recompute-granularity', { full: { checkpointing: 'full' }, selective: { checkpointing: 'selective' } }),
-    notModelled('recompute-modules'), choice('recompute-method', { uniform: {}, block: {} }),
+    notModelled('recompute-modules'), choice('recompute-method', { uniform: {}, block: { recompute_method: 'block' } }), counts('recompute-num-layers', 'recompute_num_layers'),
     { key: 'num-layers-per-virtual-pipeline-stage', says: () => ({ pipeline_schedule: 'interleaved' }) },
     choice('optimizer', { adam: { optimizer: 'adamw_fused' }, sgd: { optimizer: 'sgd_momentum' } }),
     { key: 'global-batch-size', says: (value, file) => microBatches(count(value), file) },

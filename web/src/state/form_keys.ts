@@ -9,12 +9,13 @@ const ADAPTER = ['rank', 'adapter_dtype', 'targets', 'lora_dropout', 'dora'];
 const FOUR_BIT = ['double_quant', 'prepare_kbit'];
 const GENERATING = ['new_tokens', 'weights', 'kv_cache', 'prefill_logits', 'no_grad'];
 const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'decoder_seq', 'grad_accum', 'keep_outputs', 'offload', 'compile', 'float8'];
-const MORE = ['task', 'stack', 'decoder_seq', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'float8', 'keep_outputs', 'images', 'image_height', 'image_width', 'freeze_vision_tower'];
+const MORE = ['task', 'stack', 'decoder_seq', 'recompute_method', 'recompute_num_layers', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'compile', 'float8', 'keep_outputs', 'images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const GPUS = [
   'dp', 'tp', 'pp', 'cp', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
   'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter',
   'prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size',
 ];
+const RECOMPUTE = ['recompute_method', 'recompute_num_layers'];
 const IMAGES = ['images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const DEEPSPEED = ['reduce_bucket_size', 'overlap_comm', 'reduce_scatter'];
 const ZERO_3 = ['prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size'];
@@ -45,6 +46,7 @@ export function isUsed(name: string, recipe: Recipe, plain: boolean, images = fa
     return ![...TRAINING, ...ADAPTER, ...FOUR_BIT].includes(name);
   }
   if (GENERATING.includes(name)) return false;
+  if (RECOMPUTE.includes(name)) return recipe['stack'] === 'megatron' && recipe['checkpointing'] === 'full';
   if (DEEPSPEED.includes(name)) return Number(recipe['zero'] ?? 0) > 0;
   if (ZERO_3.includes(name)) return Number(recipe['zero'] ?? 0) === 3;
   const method = plain ? 'full' : (recipe['method'] ?? 'full');

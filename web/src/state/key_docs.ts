@@ -11,6 +11,8 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   seq: 'https://huggingface.co/docs/transformers/pad_truncation',
   grad_accum: 'https://huggingface.co/docs/transformers/perf_train_gpu_one#gradient-accumulation',
   attention: 'https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html',
+  recompute_method: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/transformer.html',
+  recompute_num_layers: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/transformer.html',
   checkpointing: 'https://docs.pytorch.org/docs/stable/checkpoint.html',
   loss: 'https://github.com/linkedin/Liger-Kernel',
   compile: 'https://docs.pytorch.org/docs/stable/generated/torch.compile.html',
