@@ -15,12 +15,22 @@ struct LinksRow {
   Links links;
 };
 
+// Cards on the bus: 16 lanes of PCI Express 4.0 or 5.0 by their data sheets, and a network port of 100 Gbit/s among as
+// many cards as a rack server holds, which is a usual machine and no data sheet's.
+constexpr Links kPcie4 = {8, 31.5, 12.5}, kPcie5 = {8, 63, 12.5};
 constexpr Links kA100 = {8, 300, 25}, kH100 = {8, 450, 50}, kB200 = {8, 900, 50};
 constexpr std::array kLinkRows = {
     LinksRow{"a100-40gb", kA100},        LinksRow{"a100-80gb", kA100},
     LinksRow{"a800-80gb", {8, 200, 25}},  // NVLink cut to 400 GB/s
     LinksRow{"h100-80gb", kH100},        LinksRow{"h200-141gb", kH100},
     LinksRow{"h20-96gb", kH100},         LinksRow{"b200-180gb", kB200},
+    LinksRow{"rtx3090-24gb", kPcie4},    LinksRow{"rtx4090-24gb", kPcie4},
+    LinksRow{"a5000-24gb", kPcie4},      LinksRow{"a6000-48gb", kPcie4},
+    LinksRow{"a6000-48gb-ecc", kPcie4},  LinksRow{"rtx6000-ada-48gb", kPcie4},
+    LinksRow{"a10-24gb", kPcie4},        LinksRow{"a10g-24gb", kPcie4},
+    LinksRow{"a30-24gb", kPcie4},        LinksRow{"l4-24gb", kPcie4},
+    LinksRow{"l40-48gb", kPcie4},        LinksRow{"l40s-48gb", kPcie4},
+    LinksRow{"rtx5090-32gb", kPcie5},    LinksRow{"rtx-pro-6000-96gb", kPcie5},
 };
 
 constexpr Bytes kHalf = 2;  // bytes of what is computed and sent in 16 bits

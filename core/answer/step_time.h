@@ -21,7 +21,7 @@ struct Bounds {
 constexpr double kFastest = 1.25, kSlowest = 2.6;
 
 // GPUs of one machine, and what one GPU sends in a second, one way. Source: NVIDIA's data sheets of the cards (NVLink's
-// total halved) and of the DGX A100, H100 and B200 machines (one network port a GPU).
+// total halved) and of the DGX A100, H100 and B200 machines (one network port a GPU); of others see step_time.cc.
 struct Links {
   std::uint64_t gpus;
   double within_gb_per_s;

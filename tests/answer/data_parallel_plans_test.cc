@@ -211,6 +211,26 @@ TEST(Cards, LessIsTrainedOnFewerOfThem) {
   EXPECT_TRUE(fewer.value().plans.empty());
 }
 
+// Answer.AI's and PEFT's question: a 70B model on cards of 24 GB. (They get it onto two, with weights in host memory.)
+TEST(Cards, SeventyBillionsInFourBitsTakeSomeCardsOf24Gigabytes) {
+  Recipe r = bf16(1024);
+  r.gpu = "rtx4090-24gb";
+  r.rank = 8;
+  const ModelConfig config = model_config_from(parsed(fixture("configs/llama-3.1-8b.json"))).value();
+  ModelConfig large = config;
+  large.hidden_size = 8192;
+  large.intermediate_size = 28672;
+  large.num_hidden_layers = 80;
+  large.num_attention_heads = 64;
+  const Result<Cards> found = find_cards(large, r, {.gpus = 1, .global_batch = 8});
+  ASSERT_TRUE(found.ok());
+  const CardsOf &full = found.value().methods[0], &qlora = found.value().methods[2];
+  EXPECT_EQ(full.gpus, 0u);
+  EXPECT_FALSE(full.plan);
+  EXPECT_EQ(qlora.gpus, 4u);
+  EXPECT_NE(qlora.plan->recipe.fsdp + qlora.plan->recipe.zero, 0u);
+}
+
 TEST(Cards, TheDoorAnswersWithTheSame) {
   const std::string config = fixture("configs/llama-3.1-8b.json");
   const Json answer =

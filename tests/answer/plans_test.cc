@@ -94,7 +94,7 @@ TEST(StepTime, WhatLeavesTheMachineGoesAtTheNetworksRate) {
   const auto between = step_time(llama_8b(), r);
   EXPECT_DOUBLE_EQ(within->data, static_cast<double>(within->data_bytes) / 450e9);
   EXPECT_DOUBLE_EQ(between->data, static_cast<double>(between->data_bytes) / 50e9);
-  r.gpu = "rtx4090-24gb";
+  r.gpu = "v100-32gb";
   EXPECT_FALSE(step_time(llama_8b(), r));
 }
 
@@ -197,7 +197,7 @@ TEST(Plans, QuestionsThatHaveNoAnswerSayWhy) {
   EXPECT_EQ(find_plans(config, megatron(), {.gpus = 0, .global_batch = 1}).problem().where, "gpus");
   EXPECT_EQ(find_plans(config, megatron(), {.gpus = 8, .global_batch = 0}).problem().where, "global_batch");
   Recipe r = megatron();
-  r.gpu = "rtx4090-24gb";
+  r.gpu = "v100-32gb";
   EXPECT_EQ(find_plans(config, r, {}).problem().expected, "plans_need_link_rates");
   ModelConfig experts = config;
   experts.moe.experts = 8;

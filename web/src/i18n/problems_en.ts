@@ -111,7 +111,7 @@ export const problemsEn = {
   'reason.experts_want_the_sequence_cut': 'Megatron trains experts under tensor parallelism with sequence parallelism only. Turn it on.',
   'reason.sequence_parallel_needs_tp': 'Sequence parallelism belongs to tensor parallelism. Set tp to 2 or more.',
   'reason.sequence_parallel_cuts_the_sequence': 'With sequence parallelism, tp must divide the sequence length.',
-  'reason.plans_need_link_rates': 'Link rates of this card’s machines are not in the catalogue, so plans cannot be told apart by time; choose an A100, H100, H200, H20 or B200.',
+  'reason.plans_need_link_rates': 'Link rates of this card’s machines, or its speed in 16 bits, are not in the catalogue, so plans cannot be told apart by time. Choose another card, an H100, A100 or RTX 4090 for one.',
   'reason.pp_cuts_layers_evenly': 'pp must divide the number of layers, or the layers with embedding and loss counted as one each; other cuts are not computed.',
   'reason.megatron_shards_the_optimizer': 'Megatron’s distributed optimizer is zero 1; without it zero is 0. Its FSDP is not computed yet.',
   'reason.interleaving_takes_micro_batches_in_groups': 'The interleaved schedule takes micro-batches in groups of pp: pp of 2 or more must divide the micro-batches of a step.',

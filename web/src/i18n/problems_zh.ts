@@ -109,7 +109,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.experts_want_the_sequence_cut': 'Megatron 在张量并行下训练专家时必须开启序列并行。请打开它。',
   'reason.sequence_parallel_needs_tp': '序列并行依附于张量并行。请将 tp 设为 2 或更大。',
   'reason.sequence_parallel_cuts_the_sequence': '启用序列并行时，tp 必须整除序列长度。',
-  'reason.plans_need_link_rates': '目录中没有这种显卡所在机器的链路速率，无法按时间比较方案；请选择 A100、H100、H200、H20 或 B200。',
+  'reason.plans_need_link_rates': '目录中没有这种显卡所在机器的链路速率或它的 16 位计算速度，无法按时间比较方案；请换一种显卡，例如 H100、A100 或 RTX 4090。',
   'reason.pp_cuts_layers_evenly': 'pp 必须整除层数，或整除把词嵌入和损失各算一层后的层数；其他切分方式不计算。',
   'reason.megatron_shards_the_optimizer': 'Megatron 的分布式优化器对应 zero 1；不用则为 0。其 FSDP 尚未计算。',
   'reason.interleaving_takes_micro_batches_in_groups': '交错流水调度按 pp 个一组处理微批：pp 至少为 2，且须整除每步的微批数。',
