@@ -1,9 +1,10 @@
 // emulated_gpus.cc - a machine with GPUs that are loops on its processor, in the place of probe/cuda/run_cuda.cc and
-// collect_facts.cc: emulated_probe is the programme itself on it. EMULATED_GPUS says how many there are, and
-// CUDA_VISIBLE_DEVICES which of them a process sees.
+// collect_facts.cc: emulated_probe is the programme itself on it. EMULATED_GPUS says how many there are,
+// CUDA_VISIBLE_DEVICES which of them a process sees, and NO_EXPANDABLE_SEGMENTS why they have none.
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "probe/cuda/availability.h"
@@ -44,8 +45,10 @@ DeviceFacts gpu_facts(int number) {
 }
 
 OpenedGpu open_gpu(int number, bool) {
+  auto device = std::make_unique<emulated::EmulatedDevice>(true, visible().at(static_cast<std::size_t>(number)));
+  if (const char* const why = std::getenv("NO_EXPANDABLE_SEGMENTS")) device->no_expandable_segments = why;
   OpenedGpu opened;
-  opened.device = std::make_unique<emulated::EmulatedDevice>(true, visible().at(static_cast<std::size_t>(number)));
+  opened.device = std::move(device);
   return opened;
 }
 

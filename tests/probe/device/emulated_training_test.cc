@@ -2,8 +2,13 @@
 // and gradients must be the host's but for the order of sums, and memory must not differ at all.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "emulated_device.h"
 #include "probe/host/run_host.h"
+#include "probe/host/strips.h"
 #include "probe/ranks/stand_in.h"
 #include "step_cases.h"
 #include "tests/probe/tiny_models.h"
@@ -121,6 +126,58 @@ TEST_P(EmulatedStandIns, DoWhatTheHostsDo) {
     EXPECT_NEAR(got.losses[i], host.losses[i], 2e-3 * host.losses[i]) << "loss " << i;
   EXPECT_EQ(got.replay.addresses, host.replay.addresses);
   EXPECT_EQ(got.replay.addresses, replay(trace, options).addresses);
+}
+
+// A rank between others that says what it was asked to exchange.
+class Neighbours : public StandIn {
+ public:
+  struct Seen {
+    std::size_t both_ways = 0, messages = 0, spoilt = 0;  // batches; messages; numbers sent that are NaN
+  };
+  Neighbours(std::uint64_t rank, std::uint64_t world, Seen& seen) : StandIn(rank, world), seen_(seen) {}
+
+  bool messages(std::span<const Message> batch) override {
+    const auto outgoing = [](const Message& m) { return m.outgoing; };
+    const auto out = static_cast<std::size_t>(std::count_if(batch.begin(), batch.end(), outgoing));
+    seen_.both_ways += out != 0 && out != batch.size() ? 1 : 0;
+    seen_.messages += batch.size();
+    for (const Message& one : batch) {
+      if (!one.outgoing) std::memset(one.buffer.data, 0, static_cast<std::size_t>(one.buffer.bytes()));
+      for (std::uint64_t i = 0; one.outgoing && i < one.buffer.count; ++i) {
+        const std::byte* const at = one.buffer.data + i * element_bytes(one.buffer.dtype);
+        seen_.spoilt += std::isnan(host::load_one<double>(at, one.buffer.dtype)) ? 1 : 0;
+      }
+    }
+    return true;
+  }
+  std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) override {
+    return std::make_unique<Neighbours>(place_among(members, rank()), members.size(), seen_);
+  }
+
+ private:
+  Seen& seen_;
+};
+
+// The first of two stages: what it sends is given back before the answer comes, whose memory may be the same.
+TEST(EmulatedMessages, ThatFollowEachOtherGoTogetherAndAreNotSpoilt) {
+  Recipe recipe;
+  recipe.stack = Stack::megatron;
+  recipe.precision = Precision::megatron_bf16;
+  recipe.seq = 12;
+  recipe.pp = 2;
+  recipe.micro_batches = 4;
+  const Trace trace = tiny::trace(tiny::kLlama, recipe, {.steps = 2});
+  emulated::EmulatedDevice device;
+  Neighbours::Seen seen;
+  Neighbours ranks(0, 2, seen);
+  device::DeviceExecutor executor(trace, device, {.poison = true, .seat = {0, 2}, .ranks = &ranks});
+  replay(trace, {}, &executor, &device.store());
+  executor.finish();
+  ASSERT_FALSE(executor.failure()) << executor.failure()->what;
+  EXPECT_EQ(seen.messages, 2u * 2 * 4) << "an activation and a gradient, of each micro-batch and step";
+  EXPECT_EQ(seen.both_ways, 2u * 3) << "all but the first activation of a step and the last gradient";
+  EXPECT_EQ(seen.spoilt, 0u);
+  EXPECT_GT(device.put_aside_count, 0u);
 }
 
 // fp32 throughout: only the order of sums differs.

@@ -207,6 +207,22 @@ TEST_F(RanksOnGpus, AreRefusedAScheduleWhoseMessagesWouldWaitForEachOther) {
   }
 }
 
+// One GPU: segments that expand where the driver has them, and a sentence where it has not.
+TEST_F(RanksOnGpus, OrOneGpuAloneTakeExpandableSegments) {
+  const std::string probe = "'" EMULATED_PROBE_BINARY "' --model cut.json --seq 8 --device cuda --quiet --check 0% ";
+  const std::string expandable = probe + "--allocator torch_expandable --json ";
+  const Outcome with = shell(expandable + "with.json");
+  EXPECT_EQ(with.code, 0) << with.err;
+  EXPECT_EQ(with.err, "");
+  EXPECT_EQ(text(file("with.json"), "allocator.rules"), "torch_expandable");
+  const Outcome without = shell("NO_EXPANDABLE_SEGMENTS='the driver is old' " + expandable + "without.json");
+  EXPECT_EQ(without.code, 0) << without.err;
+  EXPECT_EQ(without.err, "probe: segments do not expand here, and are taken by cudaMalloc: the driver is old.\n");
+  EXPECT_EQ(text(file("without.json"), "allocator.rules"), "torch");
+  EXPECT_EQ(text(file("without.json"), "recipe.allocator"), "torch");
+  EXPECT_TRUE(at(file("without.json"), "prediction.events_identical").as_bool().value_or(false));
+}
+
 TEST_F(RanksOnGpus, AreRefusedABudget) {
   for (const Outcome& one : ranks({2, std::string(kTwoGpus) + " --budget 60s"})) {
     EXPECT_EQ(one.code, 2);
