@@ -156,8 +156,8 @@ constexpr Reason kReasons[] = {
     {"native_computes_llama_and_its_like",
      "the probe's own operators are written for llama, mistral, qwen2 and qwen3 (SwiGLU, whole heads turned, no "
      "dropout inside attention)"},
-    {"native_base_is_not_quantised",
-     "stack native trains 16- or 32-bit weights, in full or with LoRA; stack hf has QLoRA"},
+    {"native_has_no_int8",
+     "stack native trains 16- or 32-bit weights, or adapters on an NF4 base (qlora); stack hf has int8"},
     {"native_has_no_autocast", "stack native computes in its weights' dtype: precision bf16 or fp32, without autocast"},
     {"native_steps_in_one_kernel", "stack native updates a parameter in one kernel: optimizer adamw_fused or sgd"},
     {"native_attention", "stack native has flash attention of its own (sdpa or flash) and cuDNN's (cudnn)"},
@@ -165,7 +165,8 @@ constexpr Reason kReasons[] = {
     {"native_checkpointing", "of checkpointing, stack native has none and full"},
     {"native_loss_is_in_place", "stack native's loss turns the full logits into their gradient in place: loss full"},
     {"native_adapters_are_plain", "stack native has no DoRA"},
-    {"native_runs_on_one_gpu", "stack native runs on one GPU; stack hf is modelled on several"},
+    {"native_shards_nothing", "on several GPUs stack native averages gradients (dp) and shards nothing; stack hf does"},
+    {"native_has_no_buckets", "stack native averages gradients where they lie: it has no buckets to view"},
     {"course_cuts_by_data_only", "the course's rules of thumb know data parallelism: dp, with zero or fsdp"},
     {"megatron_builds_gpt_and_llama",
      "of Megatron-Core's models, GPT (LayerNorm, GELU, learned positions, biases) and Llama (RMSNorm, SwiGLU, rotary), "

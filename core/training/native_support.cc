@@ -12,9 +12,7 @@ constexpr Refusal kNativeRefusals[] = {
      [](const ModelConfig& c, const Recipe&) {
        return !is_like_llama(c) || c.act != Act::silu || c.rotary_dim != 0 || c.attention_dropout != 0;
      }},
-    {"method", "native_base_is_not_quantised",
-     [](const ModelConfig&, const Recipe& r) { return r.method == Method::qlora; }},
-    {"weights", "native_base_is_not_quantised",
+    {"weights", "native_has_no_int8",
      [](const ModelConfig&, const Recipe& r) { return r.weights != Weights::unquantised; }},
     {"precision", "native_has_no_autocast",
      [](const ModelConfig&, const Recipe& r) {
@@ -37,8 +35,9 @@ constexpr Refusal kNativeRefusals[] = {
     {"loss", "native_loss_is_in_place", [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full; }},
     {"keep_outputs", "stack_drops_outputs", [](const ModelConfig&, const Recipe& r) { return r.keep_outputs; }},
     {"dora", "native_adapters_are_plain", [](const ModelConfig&, const Recipe& r) { return r.dora; }},
-    {"dp", "native_runs_on_one_gpu", [](const ModelConfig&, const Recipe& r) { return r.dp != 1; }},
-    {"zero", "native_runs_on_one_gpu", [](const ModelConfig&, const Recipe& r) { return r.zero != 0; }},
+    {"zero", "native_shards_nothing", [](const ModelConfig&, const Recipe& r) { return r.zero != 0; }},
+    {"fsdp", "native_shards_nothing", [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0; }},
+    {"ddp_bucket_view", "native_has_no_buckets", [](const ModelConfig&, const Recipe& r) { return r.ddp_bucket_view; }},
 };
 
 }  // namespace

@@ -173,7 +173,8 @@ class TrainingLoop {
       zero_->wrap(model_->trainable());
       return;
     }
-    if (recipe.dp > 1 && recipe.fsdp == 0) ddp_.emplace(tape_, model_->trainable(), recipe.ddp_bucket_view);
+    if (recipe.dp > 1 && recipe.fsdp == 0 && recipe.stack != Stack::native)
+      ddp_.emplace(tape_, model_->trainable(), recipe.ddp_bucket_view);
     if (recipe.precision == Precision::amp_fp16) scaler_.emplace(tape_);
   }
 
@@ -211,6 +212,7 @@ class TrainingLoop {
     std::erase_if(updated, [](const Tensor& parameter) { return !parameter.grad(); });
     if (scaler_) scaler_->unscale(tape_, updated);
     if (recipe_.tp > 1 && recipe_.fsdp == 0) sum_partial_gradients(updated);
+    if (recipe_.dp > 1 && recipe_.stack == Stack::native) average_gradients(updated);
     const bool clips = recipe_.stack != Stack::torchtune;  // clip_grad_norm: null in nearly all of its configs
     if (clips && options_.max_grad_norm > 0) {
       const NormOver over = recipe_.fsdp != 0 ? NormOver::shards : NormOver::gradients;
@@ -229,6 +231,12 @@ class TrainingLoop {
       parameter.impl()->grad = dtensor::sum_of_ranks(parameter.grad());
       parameter_of(parameter).gradient = parameter.grad().impl()->storage->id;
     }
+  }
+
+  // The stack native has no buckets: each gradient is made the ranks' mean where it lies, once a step.
+  static void average_gradients(const std::vector<Tensor>& parameters) {
+    for (const Tensor& parameter : parameters)
+      all_reduce(parameter.grad(), ReduceOp::mean);
   }
 
   void run_micro_batch(const std::string& prefix) {

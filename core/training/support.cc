@@ -367,7 +367,8 @@ std::optional<Problem> only_while_generating(const Recipe& recipe) {
 bool prepared_for_kbit(const Recipe& r) {
   const bool int8_base = r.weights == Weights::int8 && r.task == Task::training;
   // DeepSpeed casts it back; sharded by FSDP the model is left as it is (trl sft_trainer.py, is_sharded_qlora).
-  return (r.method == Method::qlora || int8_base) && r.prepare_kbit && r.zero == 0 && r.fsdp == 0;
+  const bool by_peft = r.stack != Stack::native && r.zero == 0 && r.fsdp == 0;
+  return (r.method == Method::qlora || int8_base) && r.prepare_kbit && by_peft;
 }
 
 bool fp32_stream(const Recipe& r) {

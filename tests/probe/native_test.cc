@@ -37,6 +37,7 @@ class Native : public testing::TestWithParam<ModelCase> {
     Recipe recipe;
     recipe.stack = stack;
     recipe.method = GetParam().method;
+    recipe.prepare_kbit = false;
     recipe.checkpointing = checkpointing;
     recipe.grad_accum = grad_accum;
     recipe.batch = 2;
@@ -124,6 +125,24 @@ TEST_P(Native, GradientsAreTheDerivativesOfTheLoss) {
   const Trace traced = trace(Stack::native, DType::f64);
   const double stated = stated_slope(traced, run(traced).gradients), measured = measured_slope(traced, 1e-6);
   EXPECT_NEAR(stated, measured, 1e-7 * std::fabs(measured) + 1e-9);
+}
+
+// An NF4 base is decoded to bf16, whatever the weights are: what is held to fp64 above has no 4-bit case.
+class NativeOnNf4 : public Native {};
+INSTANTIATE_TEST_SUITE_P(Models, NativeOnNf4,
+                         testing::Values(ModelCase{"qlora", tiny::kWide, Method::qlora},
+                                         ModelCase{"qlora_qwen3", tiny::kQwen3, Method::qlora}),
+                         [](const auto& c) { return c.param.name; });
+
+TEST_P(NativeOnNf4, StaysWithTransformersInBf16) {
+  expect_same(run(trace(Stack::native, std::nullopt)), run(trace(Stack::hf, std::nullopt)), 2e-3, 1e-3);
+}
+
+TEST_P(NativeOnNf4, RecomputesToTheBit) {
+  const HostRun plain = run(trace(Stack::native, std::nullopt));
+  const HostRun recomputed = run(trace(Stack::native, std::nullopt, Checkpointing::full));
+  EXPECT_EQ(plain.losses, recomputed.losses);
+  expect_same(recomputed, plain, 0, 0);
 }
 
 // --- memory

@@ -140,6 +140,11 @@ constexpr Variant kVariants[] = {
        r.stack = Stack::native;
        r.method = Method::lora;
      }},
+    {"native_qlora", tiny::kWide,
+     [](Recipe& r) {
+       r.stack = Stack::native;
+       r.method = Method::qlora;
+     }},
     {"native_lora_bf16_checkpointed", tiny::kWide,
      [](Recipe& r) {
        r.stack = Stack::native;

@@ -118,8 +118,7 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
       {"pipeline", {{"pp", "2"}}, "pp", "2", "parallelism_not_modelled"},
   };
   const Refused native[] = {
-      {"a 4-bit base", {{"method", "qlora"}}, "method", "qlora", "native_base_is_not_quantised"},
-      {"an int8 base", {{"method", "lora"}, {"weights", "int8"}}, "weights", "int8", "native_base_is_not_quantised"},
+      {"an int8 base", {{"method", "lora"}, {"weights", "int8"}}, "weights", "int8", "native_has_no_int8"},
       {"AMP", {{"precision", "amp-bf16"}}, "precision", "amp-bf16", "native_has_no_autocast"},
       {"autocast", {{"autocast", "true"}}, "autocast", "true", "native_has_no_autocast"},
       {"Lion", {{"optimizer", "lion"}}, "optimizer", "lion", "native_steps_in_one_kernel"},
@@ -128,7 +127,9 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
       {"chunks", {{"loss", "chunked"}}, "loss", "chunked", "native_loss_is_in_place"},
       {"outputs", {{"keep_outputs", "true"}}, "keep_outputs", "true", "stack_drops_outputs"},
       {"DoRA", {{"method", "lora"}, {"dora", "true"}}, "dora", "true", "native_adapters_are_plain"},
-      {"several GPUs", {{"dp", "2"}}, "dp", "2", "native_runs_on_one_gpu"},
+      {"partitions", {{"dp", "2"}, {"zero", "1"}}, "zero", "1", "native_shards_nothing"},
+      {"shards", {{"dp", "2"}, {"fsdp", "2"}}, "fsdp", "2", "native_shards_nothing"},
+      {"buckets", {{"dp", "2"}, {"ddp_bucket_view", "true"}}, "ddp_bucket_view", "true", "native_has_no_buckets"},
   };
   const auto expect_refused = [](const ModelConfig& config, const Refused& c, const char* stack) {
     Settings settings = c.settings;

@@ -63,6 +63,11 @@ inline const StepCase kSteps[] = {
     {"chunked", tiny::kLlama, [](Recipe& r) { r.loss = Loss::chunked; }},
     {"native", tiny::kLlama, [](Recipe& r) { r.stack = Stack::native; }},
     {"native_qwen3", tiny::kQwen3, [](Recipe& r) { r.stack = Stack::native; }},
+    {"native_qlora", tiny::kWide,
+     [](Recipe& r) {
+       r.stack = Stack::native;
+       r.method = Method::qlora;
+     }},
     {"native_lora", tiny::kQwen2,
      [](Recipe& r) {
        r.stack = Stack::native;

@@ -92,6 +92,11 @@ constexpr void qlora(Recipe& r, std::uint64_t fsdp) {
   r.fsdp = fsdp;
 }
 
+constexpr void native(Recipe& r) {
+  r.stack = Stack::native;
+  r.attention = Attention::sdpa;
+}
+
 constexpr void small_images(Recipe& r) {
   r.image_height = r.image_width = 56;
 }
@@ -127,6 +132,18 @@ constexpr void experts(Recipe& r, std::uint64_t tp, std::uint64_t pp, std::uint6
 }
 
 constexpr Shared kShared[] = {
+    {"native_dp", kOdd, native},
+    {"native_dp_accumulated", kOdd,
+     [](Recipe& r) {
+       native(r);
+       r.grad_accum = 2;
+     }},
+    {"native_dp_lora_recomputed", kOdd,
+     [](Recipe& r) {
+       native(r);
+       lora(r);
+       r.checkpointing = Checkpointing::full;
+     }},
     {"megatron_dp", kMegatronLlama, [](Recipe& r) { megatron(r, 1, 1); }},
     {"megatron_zero1", kMegatronGpt,
      [](Recipe& r) {
