@@ -28,10 +28,10 @@ export const TRACES: Readonly<Record<string, Spread>> = {
 
 // Published GPU measurements, by stack and number of GPUs.
 export const PUBLISHED: Readonly<Record<string, Spread>> = {
-  'hf many': { runs: 4, low: 0, high: 0.095238 },
+  'hf many': { runs: 6, low: -0.178385, high: 0.095238 },
   'hf one': { runs: 2, low: -0.044135, high: 0.065811 },
   'hf-4 many': { runs: 1, low: -0.117134, high: 0 },
   'hf-4 one': { runs: 14, low: -0.232909, high: 0.02919 },
-  'megatron many': { runs: 11, low: -0.010225, high: 0.000353 },
+  'megatron many': { runs: 16, low: -0.070412, high: 0.000353 },
   'torchtitan many': { runs: 48, low: -0.058508, high: 0.216181 },
 };
