@@ -56,7 +56,7 @@ test('plans are searched when asked for, listed quickest first, and one becomes 
   assert.match(page.url(), /stack=megatron/);
 }));
 
-test('what cannot be searched says why, and fields take whole numbers only', () => withPage(open, '#v=1&lang=zh&model=mixtral-8x7b', async (page) => {
+test('what cannot be searched says why, and fields take whole numbers only', () => withPage(open, '#v=1&lang=zh&model=gemma-2-9b', async (page) => {
   const view = page.locator('ml-plans');
   await view.locator('#with').selectOption('megatron');
   await view.locator('#gpus').fill('many');
