@@ -161,9 +161,22 @@ class Search {
     return r;
   }
 
-  // Parameters and main gradients of a stage's layers, and this rank's share of 12 bytes a parameter: no plan needs
-  // less.
-  Bytes floor_of(const Choice& c) const {
+  // No plan needs less than its states and what its first stage keeps for backward.
+  Bytes floor_of(const Choice& c) const { return plus(states_of(c), kept_by(c)); }
+
+  // What went into each layer, of as many micro-batches as fill the pipeline; and where not all of it is recomputed,
+  // what the MLP's activation reads and makes (megatron_ops.h).
+  Bytes kept_by(const Choice& c) const {
+    const std::uint64_t micro_batches = question_.global_batch / times(data_parallel(c), c.batch);
+    const std::uint64_t layers = times(config_.num_hidden_layers / c.pp, std::min(c.pp, micro_batches));
+    const std::uint64_t inner = times(config_.style.feed == Feed::gated ? 3 : 2, config_.intermediate_size);
+    const bool recomputed = c.checkpointing == Checkpointing::full || config_.moe.experts != 0;
+    const std::uint64_t width = plus(config_.hidden_size, recomputed ? 0 : inner);
+    return times(layers, times(2, times(times(c.batch, base_.seq), width)) / times(c.tp, c.cp));
+  }
+
+  // Parameters and main gradients of a stage's layers, and this rank's share of 12 bytes a parameter.
+  Bytes states_of(const Choice& c) const {
     const Bytes each = base_.precision == Precision::megatron_bf16 ? 2 + 4 : 2 + 2;
     const std::uint64_t embeddings = times(2, times(config_.vocab_size, config_.hidden_size));
     const std::uint64_t experts = expert_parameters(config_), others = plus(experts, embeddings);
