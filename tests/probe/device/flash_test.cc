@@ -6,6 +6,7 @@
 
 #include "emulated_device.h"
 #include "op_cases.h"
+#include "tests/probe/one_op.h"
 
 namespace ledger::op_cases {
 namespace {
@@ -50,12 +51,11 @@ class FlashOnTensorCores : public testing::TestWithParam<FlashCase> {
  protected:
   static TestTensor drawn(DType dtype, std::uint64_t batch, std::uint64_t heads, std::uint64_t length,
                           std::uint64_t width) {
-    static std::mt19937 engine(20240229);
     std::uniform_real_distribution<double> uniform(-1.5, 1.5);
     TestTensor t = one_op::dense(dtype, {batch, length, heads, width}, {});
     t.memory.resize(t.numel());
     for (double& value : t.memory)
-      value = one_op::rounded_to(dtype, uniform(engine));
+      value = one_op::rounded_to(dtype, uniform(one_op::generator()));
     return one_op::transpose(t, 1, 2);
   }
   static TestTensor empty_like(TestTensor t) {
@@ -128,6 +128,8 @@ TEST_P(FlashOnTensorCores, ForwardIsThatOfFp64) {
 
 TEST_P(FlashOnTensorCores, GradientsAreThoseOfFp64) {
   if (GetParam().queries != GetParam().keys) return;  // cached keys have none
+  // A softmax over few keys: its gradient is a small difference of numbers that were rounded.
+  const double few_keys = GetParam().keys < 8 ? 4 : 1;
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const OpCase there = forward(GetParam(), dtype);
     const OpResult result = on_emulated(there, 1), exact = on_host(widened(there));
@@ -136,7 +138,7 @@ TEST_P(FlashOnTensorCores, GradientsAreThoseOfFp64) {
       OpCase reference = widened(c);
       reference.in[4] = exact.out[0];
       expect_close(on_emulated(c, with_sums ? 1 : 2), on_host(reference), 3,
-                   dtype == DType::bf16 ? kBf16Tolerance : kFp16Tolerance);
+                   few_keys * (dtype == DType::bf16 ? kBf16Tolerance : kFp16Tolerance));
     }
   }
 }

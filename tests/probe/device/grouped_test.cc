@@ -4,6 +4,7 @@
 
 #include "emulated_device.h"
 #include "op_cases.h"
+#include "tests/probe/one_op.h"
 
 namespace ledger::op_cases {
 namespace {
@@ -32,12 +33,11 @@ const GroupedCase kGroupedCases[] = {
 class GroupedOnTensorCores : public testing::TestWithParam<GroupedCase> {
  protected:
   static TestTensor drawn_matrix(DType dtype, const Sizes& sizes) {
-    static std::mt19937 engine(20240301);
     std::uniform_real_distribution<double> uniform(-1, 1);
     TestTensor t = one_op::dense(dtype, sizes, {});
     t.memory.resize(t.numel());
     for (double& value : t.memory)
-      value = one_op::rounded_to(dtype, uniform(engine));
+      value = one_op::rounded_to(dtype, uniform(one_op::generator()));
     return t;
   }
   // [R,K] [E,K,N]; `turned`: the weights are [E,N,K] in memory, as Linear keeps them.
