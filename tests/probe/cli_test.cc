@@ -230,10 +230,14 @@ TEST_F(Cli, ACheckThatFailsEndsWithFourAndTheFile) {
   EXPECT_EQ(text(parsed(outcome.out), "status"), "ok");
 }
 
+// A loaded machine may take its time to start: the signal is sent once it is caught (bit 14 of the mask).
 TEST_F(Cli, AnInterruptedRunKeepsWhatWasMeasured) {
-  const Outcome outcome = shell("{ '" PROBE_BINARY
-                                "' --device host --model tiny.json --batch 64 --seq 64 --steps 64 --json out.json & "
-                                "pid=$!; sleep 1; kill -TERM $pid; wait $pid; }");
+  const Outcome outcome =
+      shell("{ '" PROBE_BINARY
+            "' --device host --model tiny.json --batch 64 --seq 64 --steps 64 --json out.json & "
+            "pid=$!; for i in $(seq 400); do m=$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$pid/status); "
+            "[ $((0x${m:-0} & 0x4000)) -ne 0 ] && break; sleep 0.05; done; "
+            "sleep 0.2; kill -TERM $pid; wait $pid; }");
   EXPECT_EQ(outcome.code, 128 + 15) << outcome.err;
   EXPECT_EQ(text(parsed(contents(folder / "out.json")), "status"), "interrupted");
 }
