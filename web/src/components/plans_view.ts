@@ -28,6 +28,7 @@ export class PlansView extends LedgerElement {
     input { width: 9rem; }
     table { font-size: 0.88rem; }
     td, th { vertical-align: baseline; }
+    tbody th { min-width: 8.5rem; }
     .error { color: var(--bad); margin: 0; font-size: 0.85rem; }
   `];
 
@@ -123,7 +124,7 @@ export class PlansView extends LedgerElement {
     const none = i18n.t('plans.cards.none', { most: i18n.format.count(found.most) });
     return html`${this.table(i18n.t('plans.cards.table'), i18n.t('plans.method'), found.methods.map(({ method, gpus, plan, problem }) => {
       const name = i18n.t(`method.${method}`);
-      if (plan && gpus) return this.row(`${name}: ${i18n.t('plans.on', { n: i18n.format.count(gpus) })}, ${this.cut(plan.recipe)}`, plan, found);
+      if (plan && gpus) return this.row(`${name}: ${gpus === 1 ? '' : `${i18n.t('plans.on', { n: i18n.format.count(gpus) })}, `}${this.cut(plan.recipe)}`, plan, found);
       return html`<tr><th scope="row">${name}</th><td colspan="6">${problem ? html`<ml-problem .i18n=${i18n} .problem=${problem}></ml-problem>` : none}</td></tr>`;
     }))}<p class="small soft">${this.hint(found)}</p>`;
   }
@@ -139,12 +140,12 @@ export class PlansView extends LedgerElement {
     return this.i18n.t('plans.hint', { low, high, node: machine.gpus, within: machine.within_gb_per_s, between: machine.between_gb_per_s });
   }
 
-  // Megatron's cuts, or who shards what.
+  // Megatron's cuts, or who shards what among all of them.
   private cut(recipe: Recipe): string {
     const { i18n } = this;
+    if (recipe['stack'] !== 'megatron') return Number(recipe['dp']) > 1 ? this.sharding(recipe) : i18n.t('plans.on.one');
     const parts = SHOWN.filter((key) => Number(recipe[key]) > 1).map((key) => i18n.t(`plans.cut.${key}`, { n: i18n.format.count(Number(recipe[key])) }));
-    if (recipe['stack'] !== 'megatron' && Number(recipe['dp']) > 1) parts.unshift(this.sharding(recipe));
-    if (parts.length === 0) parts.push(i18n.t('plans.on', { n: i18n.format.count(1) }));
+    if (parts.length === 0) parts.push(i18n.t('plans.on.one'));
     if (recipe['pipeline_schedule'] === 'interleaved') parts.push(i18n.t('plans.interleaved'));
     return parts.join(', ');
   }

@@ -147,6 +147,7 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'plans.cards.none': '在每步这么多序列下，{most} 张以内的卡都放不下。',
   'plans.method': '方法',
   'plans.on': '{n} 张 GPU',
+  'plans.on.one': '1 张 GPU',
   'plans.kept': '前向后保留权重',
   'plans.left_out': '未考虑的组合：{count}',
   'plans.gpus': 'GPU 数',
