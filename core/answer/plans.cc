@@ -65,6 +65,9 @@ class Search {
     for (const Choice& choice : choices_) {
       if (found.plans.size() == question_.wanted) break;
       if (floor_of(choice) > usable_ || refuted(choice)) continue;
+      const bool may_need_less =
+          found.plans.empty() || needs_less(floor_of(choice), found.plans.back().allocated_bytes);
+      if (!may_need_less) continue;
       if (found.traced == kMostTraced) {
         found.complete = false;
         break;
