@@ -136,10 +136,10 @@ void write_error(JsonWriter& out, const MeasuredRun& m) {
   }
 }
 
-void write_optional(JsonWriter& out, const char* key, std::optional<Bytes> bytes) {
+void write_optional(JsonWriter& out, const char* key, std::optional<std::uint64_t> number) {
   out.key(key);
-  if (bytes) {
-    out.value(*bytes);
+  if (number) {
+    out.value(*number);
   } else {
     out.null();
   }
@@ -157,18 +157,8 @@ void write_gpu(JsonWriter& out, const DeviceFacts& f) {
     out.value(f.driver);
   }
   out.member("driver_cuda", f.driver_cuda).member("runtime_cuda", f.runtime_cuda).member("cublaslt", f.cublaslt);
-  out.key("cudnn");
-  if (f.cudnn != 0) {
-    out.value(f.cudnn);
-  } else {
-    out.null();
-  }
-  out.key("nccl");
-  if (f.nccl != 0) {
-    out.value(f.nccl);
-  } else {
-    out.null();
-  }
+  write_optional(out, "cudnn", f.cudnn == 0 ? std::nullopt : std::optional(f.cudnn));
+  write_optional(out, "nccl", f.nccl == 0 ? std::nullopt : std::optional(f.nccl));
   out.member("wsl", f.wsl).member("clean", f.clean);
 }
 

@@ -25,14 +25,8 @@ Problem not_a_number(const char* where, const Json* found) {
 
 // Numbers of events stay below 2^32, as a trace's do, so that products of two fit.
 std::optional<std::uint64_t> event_of(const Json& object, const char* key) {
-  const Json* found = object.find(key);
-  const auto event = found == nullptr ? std::nullopt : found->as_unsigned();
+  const auto event = object.unsigned_at(key);
   return event && *event <= std::numeric_limits<std::uint32_t>::max() ? event : std::nullopt;
-}
-
-std::optional<Bytes> bytes_of(const Json& object, const char* key) {
-  const Json* found = object.find(key);
-  return found == nullptr ? std::nullopt : found->as_unsigned();
 }
 
 Result<std::vector<Point>> points_of(const Json& timeline) {
@@ -43,15 +37,15 @@ Result<std::vector<Point>> points_of(const Json& timeline) {
   }
   for (const Json& row : rows->items()) {
     const auto event = event_of(row, "event");
-    const auto allocated = bytes_of(row, "allocated_bytes"), reserved = bytes_of(row, "reserved_bytes");
+    const auto allocated = row.unsigned_at("allocated_bytes"), reserved = row.unsigned_at("reserved_bytes");
     if (!event || !allocated || !reserved) return not_a_number("timeline.points", &row);
     points.push_back({*event, *allocated, *reserved});
   }
   return points;
 }
 
-// Where phases of one name begin, in both runs, as long as their order is the same; the end, too, when it is
-// throughout.
+// Where phases of one name begin, in both runs, as long as their order is the same; the end, too, where all phases are
+// there. A run that ended early has fewer phases of as many events.
 std::vector<Moment> common_moments(const std::vector<Json>& phases, std::uint64_t measured_events, const Trace& trace) {
   std::vector<Moment> moments;
   std::uint64_t at = 0;

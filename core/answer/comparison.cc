@@ -57,9 +57,7 @@ void write_peak_rows(JsonWriter& out, const Json& peaks, const Replay& replay) {
                              replay.peak_reserved_bytes};
   out.key("peaks").begin_array();
   for (std::size_t i = 0; i < std::size(kPeakKeys); ++i) {
-    const Json* value = peaks.find(kPeakKeys[i]);
-    const auto measured = value == nullptr ? std::nullopt : value->as_unsigned();
-    if (measured) write_row(out, kPeakKeys[i], predicted[i], *measured);
+    if (const auto measured = peaks.unsigned_at(kPeakKeys[i])) write_row(out, kPeakKeys[i], predicted[i], *measured);
   }
   out.end_array();
 }
@@ -89,8 +87,7 @@ void write_phase_lines(JsonWriter& out, const Json& phase, const PhasePeak& pred
   bool stated = true;
   out.key("lines").begin_array();
   for (const Layer& layer : kLayers) {
-    const Json* value = phase.find(layer.key);
-    const auto upto = value == nullptr ? std::nullopt : value->as_unsigned();
+    const auto upto = phase.unsigned_at(layer.key);
     stated = stated && upto;
     const std::int64_t part = stated ? static_cast<std::int64_t>(*upto) - static_cast<std::int64_t>(measured_below) : 0;
     begin_row(out, layer.name, predicted.*layer.upto - predicted_below, part);
@@ -107,8 +104,7 @@ void write_phase_rows(JsonWriter& out, const Json* phases, const Prediction& p) 
   for (const Json& phase : phases == nullptr ? std::vector<Json>{} : phases->items()) {
     const Json* name = phase.find("name");
     const auto text = name == nullptr ? std::nullopt : name->as_string();
-    const Json* peak = phase.find("allocated_peak_bytes");
-    const auto measured = peak == nullptr ? std::nullopt : peak->as_unsigned();
+    const auto measured = phase.unsigned_at("allocated_peak_bytes");
     if (!text || !measured) continue;
     if (const PhasePeak* predicted = phase_named(p, *text)) {
       begin_row(out, *text, predicted->allocated_peak_bytes, static_cast<std::int64_t>(*measured));
@@ -130,14 +126,12 @@ void write_category_rows(JsonWriter& out, const Json& at_peak, const Prediction&
   out.key("categories").begin_array();
   for (std::size_t i = 0; i < kCategories; ++i) {
     const char* name = category_name(static_cast<Category>(i));
-    const Json* value = categories == nullptr ? nullptr : categories->find(name);
-    const Bytes measured = value == nullptr ? 0 : value->as_unsigned().value_or(0);
+    const Bytes measured = categories == nullptr ? 0 : categories->unsigned_at(name).value_or(0);
     if (measured == 0 && p.at_peak.categories[i] == 0) continue;
     write_row(out, name, p.at_peak.categories[i], measured);
     measured_sum = plus(measured_sum, measured);
   }
-  const Json* rounding = at_peak.find("allocator_rounding_bytes");
-  const Bytes measured_rounding = rounding == nullptr ? 0 : rounding->as_unsigned().value_or(0);
+  const Bytes measured_rounding = at_peak.unsigned_at("allocator_rounding_bytes").value_or(0);
   write_row(out, "[allocator rounding]", allocated - p.at_peak.tensor_bytes - p.at_peak.workspace_bytes,
             measured_rounding);
   const auto rest =
@@ -146,20 +140,15 @@ void write_category_rows(JsonWriter& out, const Json& at_peak, const Prediction&
   out.end_object().end_array();
 }
 
-std::optional<Bytes> number_in(const Json* object, const char* key) {
-  const Json* value = object == nullptr ? nullptr : object->find(key);
-  return value == nullptr ? std::nullopt : value->as_unsigned();
-}
-
 // One a rank, where several ran: its allocated peak beside what was predicted for it. A prediction here is of one rank,
 // so the file's own stand beside the measurements.
 void write_rank_rows(JsonWriter& out, const Json* ranks) {
   if (ranks == nullptr) return;
   out.key("ranks").begin_array();
   for (const Json& row : ranks->items()) {
-    const auto rank = number_in(&row, "rank");
-    const auto predicted = number_in(&row, "predicted_allocated_bytes");
-    const auto measured = number_in(row.find("peaks"), "allocated_bytes");
+    const auto rank = row.unsigned_at("rank"), predicted = row.unsigned_at("predicted_allocated_bytes");
+    const Json* peaks = row.find("peaks");
+    const auto measured = peaks == nullptr ? std::nullopt : peaks->unsigned_at("allocated_bytes");
     if (rank && predicted && measured) write_row(out, std::to_string(*rank), *predicted, *measured);
   }
   out.end_array();

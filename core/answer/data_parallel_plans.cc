@@ -131,13 +131,13 @@ class ShardedSearch {
       const Result<Bytes> least = leanest_of(choice.engine);
       if (!least.ok()) return least.problem();
       if (!found_.complete) break;
-      if (least.value() == 0 || !is_news(least.value())) continue;
+      if (least.value() == 0 || !is_news(found_, least.value())) continue;
       const Result<Bytes> allocated = allocated_if_it_fits(choice);
       if (!allocated.ok()) return allocated.problem();
       if (!found_.complete) break;
       if (allocated.value() == 0) {
         refuted_.push_back(choice);
-      } else if (is_news(allocated.value())) {
+      } else if (is_news(found_, allocated.value())) {
         found_.plans.push_back({recipe_of(choice), choice.time, allocated.value()});
         shown_.push_back(choice);
       }
@@ -181,10 +181,6 @@ class ShardedSearch {
       return;
     }
     found_.left_out.push_back({std::move(problem), 1});
-  }
-
-  bool is_news(Bytes plan) const {
-    return found_.plans.empty() || needs_less(plan, found_.plans.back().allocated_bytes);
   }
 
   // What an engine takes with the smallest micro-batch, checkpointed: if that does not fit, or is no less than what is

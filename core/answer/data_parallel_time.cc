@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/parallel/deepspeed.h"
+
 namespace ledger {
 namespace {
 
@@ -12,12 +14,6 @@ Bytes width_of(ShardDtype dtype) {
 // Of a ring of `ranks`, the part that one of them sends to pass `bytes` round once.
 Bytes once_round(Bytes bytes, std::uint64_t ranks) {
   return times(bytes, ranks - 1) / ranks;
-}
-
-// parallel/deepspeed.h, zero_options: what Trainer's "auto" comes to.
-bool overlaps(const Recipe& r) {
-  if (r.zero == 0) return true;
-  return r.overlap_comm == OverlapComm::automatic ? r.zero == 3 : r.overlap_comm == OverlapComm::on;
 }
 
 }  // namespace
@@ -92,7 +88,7 @@ StepTime DataParallelModel::time(const Recipe& recipe, const Links& links) const
                  whole_update_ / static_cast<double>(owners);
   time.data_bytes = sent_bytes(recipe);
   time.data = seconds_on(links, time.data_bytes, recipe.dp);
-  if (overlaps(recipe)) time.data = std::max(time.data - time.compute, 0.0);
+  if (recipe.zero == 0 || overlaps_communication(recipe)) time.data = std::max(time.data - time.compute, 0.0);
   return time;
 }
 

@@ -12,6 +12,7 @@ namespace ledger {
 namespace {
 
 constexpr std::uint64_t kMostParts = 16, kMostBatch = 8;
+constexpr std::uint64_t kMostTraced = 48;  // plans of one search; some 20 ms each
 
 // What a plan chooses. Each in turn needs less memory for a higher value, but `batch` more.
 struct Choice {
@@ -62,10 +63,8 @@ class Search {
     found.valid = choices_.size();
     for (const Choice& choice : choices_) {
       if (found.plans.size() == question_.wanted) break;
-      if (floor_of(choice) > usable_ || refuted(choice)) continue;
-      const bool may_need_less =
-          found.plans.empty() || needs_less(floor_of(choice), found.plans.back().allocated_bytes);
-      if (!may_need_less) continue;
+      const Bytes floor = floor_of(choice);
+      if (floor > usable_ || refuted(choice) || !is_news(found, floor)) continue;
       if (found.traced == kMostTraced) {
         found.complete = false;
         break;
@@ -76,7 +75,7 @@ class Search {
       if (!allocated.ok()) return allocated.problem();
       if (allocated.value() == 0) {
         refuted_.push_back(choice);
-      } else if (found.plans.empty() || needs_less(allocated.value(), found.plans.back().allocated_bytes)) {
+      } else if (is_news(found, allocated.value())) {
         found.plans.push_back({recipe, choice.time, allocated.value()});
       }
     }

@@ -74,10 +74,10 @@ Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& 
 // The recipe with another method, as it is usually run.
 Recipe with_method(const Recipe& recipe, Method method);
 
-constexpr std::uint64_t kMostTraced = 48;  // plans of one search; some 20 ms each
-
-// Slower plans are worth telling when they need less by more than a hundredth.
-inline bool needs_less(Bytes plan, Bytes quicker) {
+// Slower plans are worth telling when they need less than what was found so far, by more than a hundredth.
+inline bool is_news(const Plans& found, Bytes plan) {
+  if (found.plans.empty()) return true;
+  const Bytes quicker = found.plans.back().allocated_bytes;
   return plan < quicker - quicker / 100;
 }
 

@@ -97,6 +97,11 @@ const Json* Json::find(std::string_view key) const {
   return at == members_.end() ? nullptr : &at->second;
 }
 
+std::optional<std::uint64_t> Json::unsigned_at(std::string_view key) const {
+  const Json* value = find(key);
+  return value == nullptr ? std::nullopt : value->as_unsigned();
+}
+
 std::optional<bool> Json::as_bool() const {
   if (type_ != Type::boolean) return std::nullopt;
   return boolean_;

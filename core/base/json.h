@@ -40,6 +40,8 @@ class Json {
   // The member named `key`, or nullptr when absent or when this is not an object. A JSON null is returned as a null
   // Json.
   const Json* find(std::string_view key) const;
+  // The number of the member named `key`; nullopt when it is absent or no such number.
+  std::optional<std::uint64_t> unsigned_at(std::string_view key) const;
   const std::vector<Member>& members() const { return members_; }  // empty unless an object
   const std::vector<Json>& items() const { return items_; }        // empty unless an array
 

@@ -35,14 +35,6 @@ Tensor with_rows(OpKind op, const Tensor& rows, Dim count, Attr attr = {}) {
   return made(op, rows, shape, rows.dtype(), attr);
 }
 
-Dim more(Dim rows, std::uint64_t ranks) {
-  return {times(rows.size, ranks), Sym::none};
-}
-
-Dim fewer(Dim rows, std::uint64_t ranks) {
-  return {rows.size / ranks, Sym::none};
-}
-
 // --- backward rules
 // -------------------------------------------------------------------------------------------------------------------
 
@@ -70,19 +62,22 @@ void unpermute_backward(Node& node, const Gradients& in, Gradients& out) {
   node.tape->run(OpKind::index_rows, {&in[0], &places}, {&out[0]});
 }
 
-void exchange_backward(Node& node, const Gradients& in, Gradients& out) {
-  const Tape::Among ranks(*node.tape, RankGroup::expert);
-  out[0] = with_rows(OpKind::all_to_all, in[0], in[0].dim(0));
+// One collective of `group`, into `count` rows.
+Tensor among(RankGroup group, OpKind op, const Tensor& rows, Dim count) {
+  const Tape::Among ranks(rows.tape(), group);
+  return with_rows(op, rows, count, op == OpKind::reduce_scatter ? kSumOfRanks : Attr{});
+}
+
+void exchange_backward(Node&, const Gradients& in, Gradients& out) {
+  out[0] = among(RankGroup::expert, OpKind::all_to_all, in[0], in[0].dim(0));
 }
 
 void gather_rows_backward(Node& node, const Gradients& in, Gradients& out) {
-  const Tape::Among ranks(*node.tape, RankGroup::expert_tensor);
-  out[0] = with_rows(OpKind::reduce_scatter, in[0], node.input_shape[0], kSumOfRanks);
+  out[0] = among(RankGroup::expert_tensor, OpKind::reduce_scatter, in[0], node.input_shape[0]);
 }
 
 void scatter_rows_backward(Node& node, const Gradients& in, Gradients& out) {
-  const Tape::Among ranks(*node.tape, RankGroup::expert_tensor);
-  out[0] = with_rows(OpKind::all_gather, in[0], node.input_shape[0]);
+  out[0] = among(RankGroup::expert_tensor, OpKind::all_gather, in[0], node.input_shape[0]);
 }
 
 Tensor swapped(const Tensor& rows, std::uint64_t outer, std::uint64_t inner) {
@@ -254,8 +249,7 @@ Tensor unpermute(const Tensor& visits, const Tensor& places, const Shape& tokens
 Tensor exchange(const Tensor& rows, std::uint64_t ranks) {
   if (ranks == 1) return rows;
   Node* node = rows.tape().node(exchange_backward, {&rows});
-  const Tape::Among group(rows.tape(), RankGroup::expert);
-  Tensor result = with_rows(OpKind::all_to_all, rows, rows.dim(0));
+  Tensor result = among(RankGroup::expert, OpKind::all_to_all, rows, rows.dim(0));
   rows.tape().attach(node, result);
   return result;
 }
@@ -263,8 +257,8 @@ Tensor exchange(const Tensor& rows, std::uint64_t ranks) {
 Tensor gather_rows(const Tensor& rows, std::uint64_t ranks) {
   if (ranks == 1) return rows;
   Node* node = rows.tape().node(gather_rows_backward, {&rows});
-  const Tape::Among group(rows.tape(), RankGroup::expert_tensor);
-  Tensor result = with_rows(OpKind::all_gather, rows, more(rows.dim(0), ranks));
+  Tensor result =
+      among(RankGroup::expert_tensor, OpKind::all_gather, rows, {times(rows.dim(0).size, ranks), Sym::none});
   rows.tape().attach(node, result);
   return result;
 }
@@ -272,8 +266,7 @@ Tensor gather_rows(const Tensor& rows, std::uint64_t ranks) {
 Tensor scatter_rows(const Tensor& rows, std::uint64_t ranks) {
   if (ranks == 1) return rows;
   Node* node = rows.tape().node(scatter_rows_backward, {&rows});
-  const Tape::Among group(rows.tape(), RankGroup::expert_tensor);
-  Tensor result = with_rows(OpKind::reduce_scatter, rows, fewer(rows.dim(0), ranks), kSumOfRanks);
+  Tensor result = among(RankGroup::expert_tensor, OpKind::reduce_scatter, rows, {rows.dim(0).size / ranks, Sym::none});
   rows.tape().attach(node, result);
   return result;
 }

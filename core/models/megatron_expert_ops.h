@@ -32,8 +32,8 @@ Permuted permute(const Tensor& tokens, const Routed& routing, Dim visits);
 // unpermute: visits added up to [T, h]. `twice`: as deterministic algorithms are asked for, in zeros made again.
 Tensor unpermute(const Tensor& visits, const Tensor& places, const Shape& tokens, bool twice);
 
-// Rows to the ranks of `group` and back, as many to each: all_to_all, gather_from_ and reduce_scatter_to_sequence_
-// parallel_region. Of one rank: itself.
+// Rows to the ranks that have other experts, or that cut the same, and back, as many to each: all_to_all, gather_from_
+// and reduce_scatter_to_sequence_ parallel_region. Of one rank: itself.
 Tensor exchange(const Tensor& rows, std::uint64_t ranks);
 Tensor gather_rows(const Tensor& rows, std::uint64_t ranks);
 Tensor scatter_rows(const Tensor& rows, std::uint64_t ranks);

@@ -7,21 +7,26 @@
 #include "core/models/megatron_tensors.h"
 
 namespace ledger {
+namespace {
+
+Tensor make_workspace(Tape& tape, Bytes bytes) {
+  const Tape::Scope scope(tape, "te_workspace", Tape::Scope::Below::nothing);
+  const Tape::In in(tape, Category::workspace);
+  return tape.empty(OpKind::workspace, {{bytes, Sym::none}}, DType::u8);
+}
+
+}  // namespace
 
 void MegatronStage::ensure_workspace() const {
   if (te_workspace_ || o_.te_workspace == 0) return;
-  const Tape::Scope scope(tape_, "te_workspace", Tape::Scope::Below::nothing);
-  const Tape::In in(tape_, Category::workspace);
-  te_workspace_ = tape_.empty(OpKind::workspace, {{o_.te_workspace, Sym::none}}, DType::u8);
+  te_workspace_ = make_workspace(tape_, o_.te_workspace);
 }
 
 // get_cublas_workspace with grouped_gemm: one for each stream that groups are computed on.
 void MegatronStage::ensure_grouped_workspaces() const {
   if (grouped_workspaces_[0] || o_.te_workspace == 0) return;
-  const Tape::Scope scope(tape_, "te_workspace", Tape::Scope::Below::nothing);
-  const Tape::In in(tape_, Category::workspace);
   for (Tensor& workspace : grouped_workspaces_)
-    workspace = tape_.empty(OpKind::workspace, {{o_.te_workspace, Sym::none}}, DType::u8);
+    workspace = make_workspace(tape_, o_.te_workspace);
 }
 
 megatron::Sharing MegatronStage::sharing(const Tensor& weight) const {

@@ -13,6 +13,17 @@ void remember(Node* node, const Sharing& sharing) {
   node->attr.x = sharing.main_gradient ? 1 : 0;
 }
 
+// Of a product of x and a weight: both saved, and where its gradient is added to, if it is.
+Node* product_node(BackwardRule rule, const Tensor& x, const Tensor& weight, const Sharing& sharing) {
+  Tape& tape = x.tape();
+  Node* node = tape.node(rule, {&x, &weight});
+  remember(node, sharing);
+  tape.save(node, x);
+  tape.save(node, weight);
+  if (sharing.main_gradient) tape.save(node, sharing.main_gradient);
+  return node;
+}
+
 Tensor gather_tokens(const Tensor& x, std::uint64_t tp) {
   const Tape::Among ranks(x.tape(), RankGroup::tensor);
   return made(OpKind::all_gather, x, gathered_shape(x.shape(), tp), x.dtype());
@@ -228,11 +239,7 @@ Tensor norm_linear(const Tensor& x, const Norm& norm, const Tensor& weight, cons
 
 Tensor row_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing) {
   Tape& tape = x.tape();
-  Node* node = tape.node(row_linear_backward, {&x, &weight});
-  remember(node, sharing);
-  tape.save(node, x);
-  tape.save(node, weight);
-  if (sharing.main_gradient) tape.save(node, sharing.main_gradient);
+  Node* node = product_node(row_linear_backward, x, weight, sharing);
   Tensor result = product(x, weight, Tensor());
   if (sharing.sequence) {
     result = scatter_tokens(result, sharing.tp);
@@ -245,11 +252,7 @@ Tensor row_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing)
 
 Tensor gathered_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing) {
   Tape& tape = x.tape();
-  Node* node = tape.node(gathered_linear_backward, {&x, &weight});
-  remember(node, sharing);
-  tape.save(node, x);
-  tape.save(node, weight);
-  if (sharing.main_gradient) tape.save(node, sharing.main_gradient);
+  Node* node = product_node(gathered_linear_backward, x, weight, sharing);
   Tensor total = x;
   if (sharing.sequence) total = gather_tokens(x, sharing.tp);
   Tensor result = product(total, weight, Tensor());
@@ -259,11 +262,7 @@ Tensor gathered_linear(const Tensor& x, const Tensor& weight, const Sharing& sha
 
 Tensor column_linear(const Tensor& x, const Tensor& weight, const Tensor& gathered, const Sharing& sharing) {
   Tape& tape = x.tape();
-  Node* node = tape.node(column_linear_backward, {&x, &weight});
-  remember(node, sharing);
-  tape.save(node, x);
-  tape.save(node, weight);
-  if (sharing.main_gradient) tape.save(node, sharing.main_gradient);
+  Node* node = product_node(column_linear_backward, x, weight, sharing);
   if (gathered) {
     tape.save(node, gathered);
     const Tape::Among ranks(tape, RankGroup::tensor);

@@ -13,8 +13,7 @@ constexpr Bytes kLeastLarge = 10 * kMiB;   // kMinLargeAlloc
 constexpr std::size_t kMostMatches = 6;
 
 Bytes unsigned_at(const Json& object, const char* key) {
-  const Json* found = object.find(key);
-  return found == nullptr ? 0 : found->as_unsigned().value_or(0);
+  return object.unsigned_at(key).value_or(0);
 }
 
 std::string text_at(const Json& object, const char* key) {

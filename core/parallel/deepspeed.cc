@@ -9,8 +9,13 @@ std::uint64_t or_automatic(std::uint64_t given, std::uint64_t automatic) {
 
 }  // namespace
 
+// zero/config.py, overlap_comm_valid.
+bool overlaps_communication(const Recipe& r) {
+  return r.overlap_comm == OverlapComm::automatic ? r.zero == 3 : r.overlap_comm == OverlapComm::on;
+}
+
 // transformers integrations/deepspeed.py: reduce_bucket_size h*h, stage3_prefetch_bucket_size int(0.9 h*h),
-// stage3_param_persistence_threshold 10 h. overlap_comm: zero/config.py, overlap_comm_valid.
+// stage3_param_persistence_threshold 10 h.
 ZeroOptions zero_options(const Recipe& r, std::uint64_t hidden, DType dtype) {
   const std::uint64_t square = times(hidden, hidden);
   ZeroOptions o;
@@ -22,7 +27,7 @@ ZeroOptions zero_options(const Recipe& r, std::uint64_t hidden, DType dtype) {
   o.max_live = r.max_live_parameters;
   o.max_reuse = r.max_reuse_distance;
   o.sub_group = r.sub_group_size;
-  o.overlap = r.overlap_comm == OverlapComm::automatic ? r.zero == 3 : r.overlap_comm == OverlapComm::on;
+  o.overlap = overlaps_communication(r);
   o.reduce_scatter = r.reduce_scatter;
   o.offload_optimizer = r.offload == Offload::optimizer || r.offload == Offload::params;
   o.offload_parameters = r.offload == Offload::params;

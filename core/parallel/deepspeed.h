@@ -27,6 +27,9 @@ struct ZeroOptions {
   DType dtype = DType::bf16;  // of the model: bf16, or fp16 with its search for infinite gradients
 };
 
+// overlap_comm, or what "auto" comes to.
+bool overlaps_communication(const Recipe& recipe);
+
 // `hidden`: the model's hidden size, from which Trainer makes the sizes that say "auto".
 ZeroOptions zero_options(const Recipe& recipe, std::uint64_t hidden, DType dtype);
 

@@ -336,9 +336,10 @@ constexpr Refusal kRefusals[] = {
      }},
     {"dora", "zero3_dora_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero == 3 && r.dora; }},
     {"optimizer", "offload_steps_with_adam",
-     [](const ModelConfig&,
-        const Recipe&
-            r) { return r.zero != 0 && r.offload != Offload::none && r.optimizer != Optimizer::adamw_fused; }},
+     [](const ModelConfig&, const Recipe& r) {
+       const bool by_adam = r.optimizer == Optimizer::adamw_fused;
+       return r.zero != 0 && r.offload != Offload::none && !by_adam;
+     }},
     {"offload", "params_offload_needs_zero3",
      [](const ModelConfig&, const Recipe& r) { return r.offload == Offload::params && (r.zero == 1 || r.zero == 2); }},
     {"sequence_parallel", "parallelism_not_modelled",

@@ -54,7 +54,8 @@ inline constexpr int kHasVirtualMemory = 102;  // CU_DEVICE_ATTRIBUTE_VIRTUAL_ME
 // clang-format on
 
 struct MemoryTable {
-#define LEDGER_DECLARE(name, parameters) Status(*name) parameters = nullptr;
+#define LEDGER_DECLARE(name, parameters) \
+  Status(*name) parameters = nullptr;  // NOLINT(bugprone-macro-parentheses): a declarator
   LEDGER_DRIVER_MEMORY(LEDGER_DECLARE)
 #undef LEDGER_DECLARE
   std::string missing = {};  // the first function that this driver has not; empty when all are there

@@ -55,19 +55,19 @@ void ExpandableStore::close_range(std::uint64_t virtual_address) {
   ranges_.erase(found);
 }
 
-std::optional<ExpandableStore::Place> ExpandableStore::find(std::uint64_t virtual_address, Bytes bytes) {
+std::optional<ExpandableStore::Place> ExpandableStore::find(std::uint64_t virtual_address, Bytes bytes) const {
   const auto after = ranges_.upper_bound(virtual_address);
   if (after == ranges_.begin()) return std::nullopt;
-  auto& [first, range] = *std::prev(after);
+  const auto& [first, range] = *std::prev(after);
   const Bytes offset = virtual_address - first;
   if (plus(offset, bytes) > range.bytes) return std::nullopt;
   const std::uint64_t begin = offset / range.page, end = divide_up(plus(offset, bytes), range.page);
-  return Place{&range, static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)};
+  return Place{first, offset, static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)};
 }
 
 // All pages or none.
 bool ExpandableStore::create(const Place& place) {
-  Range& range = *place.range;
+  Range& range = ranges_.at(place.range);
   range.pages.resize(std::max(range.pages.size(), place.first + place.count));
   const driver::AllocationProperties kind = properties();
   for (std::size_t i = 0; i < place.count; ++i) {
@@ -76,24 +76,20 @@ bool ExpandableStore::create(const Place& place) {
       range.pages[place.first + i] = handle;
       continue;
     }
-    for (std::size_t made = 0; made < i; ++made) {
-      well("cuMemRelease", table_.cuMemRelease(*range.pages[place.first + made]));
-      range.pages[place.first + made].reset();
-    }
+    for (std::size_t made = 0; made < i; ++made)
+      drop(range.pages[place.first + made]);
     return false;
   }
   return true;
 }
 
 bool ExpandableStore::map(const Place& place) {
-  Range& range = *place.range;
+  Range& range = ranges_.at(place.range);
   for (std::size_t i = 0; i < place.count; ++i) {
     const std::size_t page = place.first + i;
     if (!well("cuMemMap", table_.cuMemMap(range.at(page), range.page, 0, *range.pages[page], 0))) {
-      for (std::size_t rest = i; rest < place.count; ++rest) {
-        well("cuMemRelease", table_.cuMemRelease(*range.pages[place.first + rest]));
-        range.pages[place.first + rest].reset();
-      }
+      for (std::size_t rest = i; rest < place.count; ++rest)
+        drop(range.pages[place.first + rest]);
       unmap(range, place.first, i);
       return false;
     }
@@ -116,16 +112,20 @@ void ExpandableStore::unmap(Range& range, std::size_t first, std::size_t count) 
   for (std::size_t page = first; page < first + count; ++page) {
     if (page >= range.pages.size() || !range.pages[page]) continue;
     well("cuMemUnmap", table_.cuMemUnmap(range.at(page), range.page));
-    well("cuMemRelease", table_.cuMemRelease(*range.pages[page]));
-    range.pages[page].reset();
+    drop(range.pages[page]);
   }
+}
+
+void ExpandableStore::drop(std::optional<driver::Handle>& page) {
+  well("cuMemRelease", table_.cuMemRelease(*page));
+  page.reset();
 }
 
 void ExpandableStore::release(std::uint64_t virtual_address, Bytes bytes) {
   const std::optional<Place> place = find(virtual_address, bytes);
   if (!place) return;
   if (device_.settle) device_.settle();
-  unmap(*place->range, place->first, place->count);
+  unmap(ranges_.at(place->range), place->first, place->count);
 }
 
 void ExpandableStore::give_back(Range& range) {
@@ -141,16 +141,15 @@ void ExpandableStore::release_all() {
 }
 
 std::byte* ExpandableStore::locate(std::uint64_t virtual_address, Bytes bytes) const {
-  const auto after = ranges_.upper_bound(virtual_address);
-  if (after == ranges_.begin()) return nullptr;
-  const auto& [first, range] = *std::prev(after);
-  const Bytes offset = virtual_address - first;
-  const std::uint64_t end = divide_up(plus(offset, bytes), range.page);
+  const std::optional<Place> place = find(virtual_address, bytes);
+  if (!place) return nullptr;
+  const Range& range = ranges_.at(place->range);
+  const std::size_t end = place->first + place->count;
   if (end > range.pages.size()) return nullptr;
-  for (std::uint64_t page = offset / range.page; page < end; ++page) {
-    if (!range.pages[static_cast<std::size_t>(page)]) return nullptr;
+  for (std::size_t page = place->first; page < end; ++page) {
+    if (!range.pages[page]) return nullptr;
   }
-  return reinterpret_cast<std::byte*>(range.base + offset);
+  return reinterpret_cast<std::byte*>(range.base + place->offset);
 }
 
 }  // namespace ledger::cuda

@@ -52,14 +52,16 @@ class ExpandableStore : public SegmentStore {
     driver::Address at(std::size_t place) const { return base + page * place; }
   };
   struct Place {
-    Range* range = nullptr;
+    std::uint64_t range = 0;           // its virtual address
+    Bytes offset = 0;                  // in it
     std::size_t first = 0, count = 0;  // pages
   };
 
-  std::optional<Place> find(std::uint64_t virtual_address, Bytes bytes);
+  std::optional<Place> find(std::uint64_t virtual_address, Bytes bytes) const;
   bool create(const Place& place);
   bool map(const Place& place);
   void unmap(Range& range, std::size_t first, std::size_t count);
+  void drop(std::optional<driver::Handle>& page);
   void give_back(Range& range);
   bool well(const char* call, driver::Status status);
   driver::AllocationProperties properties() const { return {.location = {.id = device_.number}}; }

@@ -1,6 +1,5 @@
 #include "probe/cuda/nccl_communicator.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "probe/cuda/nccl_shared.h"
@@ -107,8 +106,7 @@ bool NcclCommunicator::make() {
   if (!is_well(result)) return refuse(shared_->complaint(what, result, comm));
   if (const std::string wrong = shared_->wait(comm, false, what); !wrong.empty()) return refuse(wrong);
   if (!failure().empty()) return end(failure());
-  shared_->made[number_ - 1].memory.init_bytes =
-      shared_->device.bytes_in_use() - std::min(before, shared_->device.bytes_in_use());
+  shared_->made[number_ - 1].memory.init_bytes = shared_->taken_since(before);
   return true;
 }
 
@@ -128,7 +126,7 @@ bool NcclCommunicator::run(Kind kind, const Call& call) {
   used_ |= bit;
   if (first) {
     Bytes& connect = shared_->made[number_ - 1].memory.connect_bytes;
-    connect = plus(connect, shared_->device.bytes_in_use() - std::min(before, shared_->device.bytes_in_use()));
+    connect = plus(connect, shared_->taken_since(before));
   }
   return true;
 }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -73,6 +74,11 @@ std::string NcclCommunicator::Shared::complaint(const std::string& what, Result 
   if (const std::string words = library.last_words(comm); !words.empty())
     std::fprintf(stderr, "probe: NCCL says: %s.\n", words.c_str());
   return what + ": " + library.explain(result);
+}
+
+Bytes NcclCommunicator::Shared::taken_since(Bytes before) const {
+  const Bytes now = device.bytes_in_use();
+  return now - std::min(before, now);
 }
 
 bool NcclCommunicator::Shared::queue_is_empty() const {

@@ -31,7 +31,8 @@ struct NcclCommunicator::Shared {
   void abort_all();
   // In good order if all is well, and at once if it is not.
   void leave(nccl::Comm comm) const;
-  bool queue_is_empty() const;  // in the end; false when a rank was lost meanwhile
+  Bytes taken_since(Bytes before) const;  // of the device, by everyone
+  bool queue_is_empty() const;            // in the end; false when a rank was lost meanwhile
   // Until NCCL and, with `queue`, the device have done what they were asked. "": they have, or a rank was lost.
   std::string wait(nccl::Comm comm, bool queue, const std::string& what) const;
   // "what: unhandled system error". The library's own words are for the terminal alone: a file must not name machines.

@@ -38,9 +38,8 @@ std::string shared_gpu(Communicator& ranks, const DeviceFacts& facts) {
     const auto same = std::find(all.begin(), before, all[later]);
     if (same == before) continue;
     return "ranks " + std::to_string(same - all.begin()) + " and " + std::to_string(later) +
-           " are on the same GPU, and NCCL wants one for each: CUDA_VISIBLE_DEVICES must be the same for all ranks of "
-           "a "
-           "machine, or show each another GPU";
+           " are on the same GPU, and NCCL wants one for each: CUDA_VISIBLE_DEVICES must be the same for all ranks "
+           "of a machine, or show each another GPU";
   }
   return "";
 }

@@ -85,6 +85,11 @@ struct Call {
   RankSeat seat = {};             // in whose place this process is
   Communicator* ranks = nullptr;  // of the operator's group; null: others' parts are copies of its own
   const char* error = nullptr;    // set by a kernel that cannot do what it was asked
+
+  // The same call of other operands.
+  Call with(std::span<const Operand> inputs, std::span<const Operand> outputs, const Attr& other) const {
+    return {inputs, outputs, other, trace, seed, run, forward_pass, services, seat, ranks};
+  }
 };
 
 using KernelFn = void (*)(Call&);

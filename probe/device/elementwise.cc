@@ -234,8 +234,10 @@ struct OfInteger {
   std::int64_t operand;
 
   LEDGER_DEVICE_ONLY double value(std::int64_t x) const {
-    const std::int64_t quotient = op == OpKind::floor_divide ? x / operand : 0;  // places: never negative
-    if (op == OpKind::floor_divide) return static_cast<double>(quotient);
+    if (op == OpKind::floor_divide) {
+      const std::int64_t quotient = x / operand;  // places: never negative
+      return static_cast<double>(quotient);
+    }
     if (op == OpKind::remainder) return static_cast<double>(x % operand);
     if (op == OpKind::less) return x < operand ? 1.0 : 0.0;
     if (op == OpKind::at_least) return x >= operand ? 1.0 : 0.0;

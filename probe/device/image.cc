@@ -111,35 +111,12 @@ void window_order(Call& call) {
   generate<double>(call, call.out[0], math::WindowOrder(WindowGrid::of(call.attr), call.attr.x != 0));
 }
 
-namespace {
-
-// Attention of each piece of a sequence by itself; all operands have it as their third dimension.
-void by_pieces(Call& call, std::size_t inputs, std::size_t outputs, void (*attend)(Call&)) {
-  constexpr Attr kBothWays{0, {0, 1}};
-  host::for_each_piece(call.in.first(inputs), call.out.first(outputs), WindowGrid::of(call.attr),
-                       [&](auto in, auto out) {
-                         Call piece{.in = in,
-                                    .out = out,
-                                    .attr = kBothWays,
-                                    .trace = call.trace,
-                                    .seed = call.seed,
-                                    .run = call.run,
-                                    .forward_pass = call.forward_pass,
-                                    .services = call.services,
-                                    .seat = call.seat};
-                         attend(piece);
-                         if (piece.error != nullptr) call.error = piece.error;
-                       });
-}
-
-}  // namespace
-
 void packed_attention(Call& call) {
-  by_pieces(call, 3, 2, attention);
+  host::attend_by_pieces(call, 3, 2, attention);
 }
 
 void packed_attention_backward(Call& call) {
-  by_pieces(call, 6, 3, attention_backward);
+  host::attend_by_pieces(call, 6, 3, attention_backward);
 }
 
 }  // namespace ledger::LEDGER_DEVICE

@@ -116,6 +116,10 @@ struct KernelCall {
   const char* error = nullptr;    // set by a kernel that cannot do what it was asked
 
   std::uint64_t rank() const { return ranks == nullptr ? 0 : ranks->rank(); }
+  // The same call of other operands.
+  KernelCall with(std::span<const HostView> inputs, std::span<const HostView> outputs, const Attr& other) const {
+    return {inputs, outputs, other, trace, seed, run, forward_pass, host_memory, ranks};
+  }
 };
 
 using KernelFn = void (*)(KernelCall&);

@@ -114,34 +114,12 @@ void window_order(KernelCall& call) {
   generate<double>(call.out[0], math::WindowOrder(WindowGrid::of(call.attr), call.attr.x != 0));
 }
 
-namespace {
-
-// Attention of each piece of a sequence by itself; all operands have it as their third dimension.
-void by_pieces(KernelCall& call, std::size_t inputs, std::size_t outputs, KernelFn attend) {
-  constexpr Attr kBothWays{0, {0, 1}};
-  for_each_piece(call.in.first(inputs), call.out.first(outputs), WindowGrid::of(call.attr), [&](auto in, auto out) {
-    KernelCall piece{.in = in,
-                     .out = out,
-                     .attr = kBothWays,
-                     .trace = call.trace,
-                     .seed = call.seed,
-                     .run = call.run,
-                     .forward_pass = call.forward_pass,
-                     .host_memory = call.host_memory,
-                     .ranks = call.ranks};
-    attend(piece);
-    if (piece.error != nullptr) call.error = piece.error;
-  });
-}
-
-}  // namespace
-
 void packed_attention(KernelCall& call) {
-  by_pieces(call, 3, 2, attention);
+  attend_by_pieces(call, 3, 2, attention);
 }
 
 void packed_attention_backward(KernelCall& call) {
-  by_pieces(call, 6, 3, attention_backward);
+  attend_by_pieces(call, 6, 3, attention_backward);
 }
 
 }  // namespace ledger::host

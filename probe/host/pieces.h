@@ -24,4 +24,15 @@ void for_each_piece(std::span<const HostView> in, std::span<const HostView> out,
   });
 }
 
+// Attention of each piece by itself, both ways: a kernel of the host or of a device.
+template <class Call>
+void attend_by_pieces(Call& call, std::size_t inputs, std::size_t outputs, void (*attend)(Call&)) {
+  constexpr Attr kBothWays{0, {0, 1}};
+  for_each_piece(call.in.first(inputs), call.out.first(outputs), WindowGrid::of(call.attr), [&](auto in, auto out) {
+    Call piece = call.with(in, out, kBothWays);
+    attend(piece);
+    if (piece.error != nullptr) call.error = piece.error;
+  });
+}
+
 }  // namespace ledger::host
