@@ -113,6 +113,7 @@ constexpr Row kRows[] = {
     {"loss_chunked", set<&Recipe::loss, Loss::chunked>},
     {"loss_fused_linear", set<&Recipe::loss, Loss::fused_linear>},
     {"loss_cut", set<&Recipe::loss, Loss::cut>},
+    {"liger", set<&Recipe::liger, true>},
     {"drop_outputs", set<&Recipe::keep_outputs, false>},
     {"compile", set<&Recipe::compile, true>},
     {"micro_batch_half", [](Recipe& r) { split(r, 2); }},

@@ -44,6 +44,7 @@ Recipe alone(const Recipe& open) {
     r.precision = Precision::amp_bf16;  // as accelerate has it without FSDP
   r.dp = r.tp = r.pp = r.cp = r.ep = r.grad_accum = r.micro_batches = 1;
   r.sequence_parallel = r.ddp_bucket_view = r.compile = r.float8 = false;
+  if (r.stack != open.stack) r.liger = false;
   r.pipeline_schedule = defaults.pipeline_schedule;
   r.zero = r.fsdp = 0;
   r.units = defaults.units;

@@ -33,7 +33,7 @@ constexpr const char* kOptimizer[] = {
 constexpr const char* kAttention[] = {"sdpa", "flash", "efficient", "math", "eager", "cudnn"};
 constexpr const char* kCheckpointing[] = {"none", "full", "full-reentrant", "selective", "offload"};
 constexpr const char* kRecomputeMethod[] = {"uniform", "block"};
-constexpr const char* kLoss[] = {"full", "chunked", "fused_linear", "cut", "vocab_parallel"};
+constexpr const char* kLoss[] = {"full", "chunked", "fused_linear", "fused_linear_0.6", "cut", "vocab_parallel"};
 constexpr const char* kAdapterDtype[] = {"fp32", "bf16"};
 constexpr const char* kUnitChoices[] = {"layers", "titan"};
 constexpr const char* kShardDtype[] = {"bf16", "fp32"};
@@ -194,6 +194,7 @@ constexpr std::array kRows = {
     choice<&Recipe::recompute_method>("recompute_method", kRecomputeMethod),
     integer<&Recipe::recompute_num_layers>("recompute_num_layers", 1, kMostRecomputed),
     choice<&Recipe::loss>("loss", kLoss),
+    flag<&Recipe::liger>("liger"),
     flag<&Recipe::compile>("compile"),
     flag<&Recipe::float8>("float8"),
     flag<&Recipe::keep_outputs>("keep_outputs"),

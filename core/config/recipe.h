@@ -54,7 +54,14 @@ enum class Optimizer : std::uint8_t {
 enum class Attention : std::uint8_t { sdpa, flash, efficient, math, eager, cudnn };
 enum class Checkpointing : std::uint8_t { none, full, full_reentrant, selective, offload };
 enum class RecomputeMethod : std::uint8_t { uniform, block };
-enum class Loss : std::uint8_t { full, chunked, fused_linear, cut, vocab_parallel };
+enum class Loss : std::uint8_t {
+  full,
+  chunked,
+  fused_linear,
+  fused_linear_0_6,  // "fused_linear_0.6"
+  cut,
+  vocab_parallel
+};
 enum class AdapterDtype : std::uint8_t { fp32, bf16 };
 enum class Units : std::uint8_t { layers, titan };
 enum class ShardDtype : std::uint8_t { bf16, fp32 };
@@ -83,6 +90,7 @@ struct Recipe {
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
   std::uint64_t recompute_num_layers = 1;
   Loss loss = Loss::full;
+  bool liger = false;  // Liger-Kernel's norms, rotary embedding and SwiGLU; its loss is Loss::fused_linear
   bool compile = false;
   bool float8 = false;  // linear layers of the decoder layers multiply in float8
   bool keep_outputs = false;

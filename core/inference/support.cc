@@ -36,6 +36,7 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.checkpointing != Checkpointing::none; }},
     {"grad_accum", "only_in_training", [](const ModelConfig&, const Recipe& r) { return r.grad_accum != 1; }},
     {"loss", "only_in_training", [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full; }},
+    {"liger", "only_in_training", [](const ModelConfig&, const Recipe& r) { return r.liger; }},
     {"keep_outputs", "only_in_training", [](const ModelConfig&, const Recipe& r) { return r.keep_outputs; }},
     {"weights", "quantised_weights_compute_in_16_bits",
      [](const ModelConfig&, const Recipe& r) { return quantised(r) && r.precision == Precision::fp32; }},

@@ -53,6 +53,8 @@ HeadLossFunction head_loss_of(Loss loss) {
       return chunked_loss;
     case Loss::fused_linear:
       return fused_linear_loss;
+    case Loss::fused_linear_0_6:
+      return fused_linear_0_6_loss;
     case Loss::cut:
       return cut_loss;
     default:

@@ -34,6 +34,8 @@ struct HeadLoss {
 
 // Gradients are made in the forward pass, chunk by chunk. Source: Liger-Kernel ops/fused_linear_cross_entropy.py.
 HeadLoss fused_linear_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels);
+// The same as Liger up to 0.6.1 (July 2025) has it: the output layer's gradient is summed without a copy of its size.
+HeadLoss fused_linear_0_6_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels);
 
 // Apple's Cut Cross-Entropy: logits only in registers. Source: ml-cross-entropy cce.py, cce_backward.py.
 HeadLoss cut_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels);

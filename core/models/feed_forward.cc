@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/trace/liger_ops.h"
+
 namespace ledger {
 namespace {
 
@@ -22,8 +24,20 @@ Tensor gelu_new(const Tensor& x) {
   return half * inner;
 }
 
+// Liger-Kernel transformers/swiglu.py, LigerSwiGLUMLP.
+Tensor gated_by_liger(const FeedForward& m, const Tensor& x) {
+  Tensor product;
+  {
+    const Tensor gate = m.gate.forward(x);
+    const Tensor up = m.up.forward(x);
+    product = liger::silu_mul(gate, up);
+  }
+  return m.down.forward(product);
+}
+
 // transformers models/llama/modeling_llama.py, LlamaMLP: down(act(gate(x)) * up(x)).
 Tensor gated(const FeedForward& m, const Tensor& x) {
+  if (m.liger) return gated_by_liger(m, x);
   Tensor product = activate(m.act, m.gate.forward(x));
   product = product * m.up.forward(x);
   return m.down.forward(product);
@@ -87,6 +101,7 @@ FeedForward FeedForward::make(ModuleBuilder& builder, const std::string& path, c
   mlp.feed = config.style.feed;
   mlp.act = config.act;
   mlp.dropout = config.residual_dropout;
+  mlp.liger = builder.liger();
   const Product product = product_of(config);
   if (mlp.feed == Feed::gated) mlp.gate = Linear::make(builder, at, names.gate, hidden, width, config.mlp_bias);
   if (mlp.feed == Feed::gated_fused) {

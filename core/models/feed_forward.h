@@ -20,6 +20,7 @@ struct FeedForward {
   Feed feed = Feed::gated;
   Act act = Act::silu;
   double dropout = 0;  // of the result
+  bool liger = false;  // LigerSwiGLUMLP in its place
   Linear gate;         // gated only
   Linear up;           // gated_fused: gate and up side by side
   Linear down;

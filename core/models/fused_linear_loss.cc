@@ -65,8 +65,19 @@ Tensor add_to_grad_weight(const Tensor& grad_weight, const Tensor& grad_logits_t
   return {};
 }
 
+// The same up to Liger 0.6.1: one call that adds in place. Under autocast, of whose lists `out=` is not, the chunk's
+// gradient is cast to the input's dtype.
+Tensor add_in_one_call(const Tensor& grad_weight, const Tensor& grad_logits_t, const Tensor& input_chunk) {
+  const Tensor cast = to(grad_logits_t, input_chunk.dtype());
+  cast.tape().run(OpKind::addmm, {&grad_weight, &cast, &input_chunk}, {&grad_weight});
+  return {};
+}
+
+using Add = Tensor (*)(const Tensor& grad_weight, const Tensor& grad_logits_t, const Tensor& input_chunk);
+
 // fused_linear_cross_entropy_forward. Names hold the previous chunk's tensors until they are bound again.
-Tensor forward_in_chunks(const Tensor& input, const Tensor& weight, const Tensor& target, const Buffers& buffers) {
+Tensor forward_in_chunks(const Tensor& input, const Tensor& weight, const Tensor& target, const Buffers& buffers,
+                         Add add) {
   Tape& tape = input.tape();
   const std::uint64_t total = input.dim(0).size;
   const std::uint64_t rows = chunk_rows(total, input.dim(1).size, weight.dim(0).size);
@@ -83,13 +94,13 @@ Tensor forward_in_chunks(const Tensor& input, const Tensor& weight, const Tensor
     if (buffers.grad_weight) {
       grad_logits_t = transpose(grad_logits_chunk, 0, 1);
       cast.reset();
-      cast = add_to_grad_weight(buffers.grad_weight, grad_logits_t, input_chunk);
+      cast = add(buffers.grad_weight, grad_logits_t, input_chunk);
     }
   }
   return sum_to(buffers.loss_1d, Shape{});
 }
 
-Tensor apply(const Tensor& input, const Tensor& weight, const Tensor& target) {
+Tensor apply(const Tensor& input, const Tensor& weight, const Tensor& target, Add add) {
   Tape& tape = input.tape();
   Node* node = tape.node(fused_linear_backward, {&input, &weight});
   Buffers buffers;
@@ -97,7 +108,7 @@ Tensor apply(const Tensor& input, const Tensor& weight, const Tensor& target) {
   {
     const Tape::NoGrad no_grad(tape);
     buffers = make_buffers(input, weight, target);
-    loss = forward_in_chunks(input, weight, target, buffers);
+    loss = forward_in_chunks(input, weight, target, buffers, add);
   }
   if (input.requires_grad()) tape.save_output(node, buffers.grad_input);
   if (buffers.grad_weight) tape.save_output(node, buffers.grad_weight);
@@ -105,18 +116,27 @@ Tensor apply(const Tensor& input, const Tensor& weight, const Tensor& target) {
   return loss;
 }
 
-}  // namespace
-
-HeadLoss fused_linear_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels) {
+HeadLoss loss_by(Add add, const Tensor& hidden, const Tensor& weight, const Tensor& labels) {
   const Dim tokens{times(hidden.dim(0).size, hidden.dim(1).size), Sym::tokens};
   const ShiftedLabels shift = shift_left(labels);
   const Tensor rows = view(hidden, {tokens, hidden.dim(2)});
-  return {apply(rows, weight, view(shift.shifted, {tokens})), Tensor()};
+  return {apply(rows, weight, view(shift.shifted, {tokens}), add), Tensor()};
+}
+
+}  // namespace
+
+HeadLoss fused_linear_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels) {
+  return loss_by(add_to_grad_weight, hidden, weight, labels);
+}
+
+HeadLoss fused_linear_0_6_loss(const Tensor& hidden, const Tensor& weight, const Tensor& labels) {
+  return loss_by(add_in_one_call, hidden, weight, labels);
 }
 
 std::uint64_t loss_chunks(Loss loss, std::uint64_t tokens, std::uint64_t hidden_size, std::uint64_t vocab_size) {
   if (loss == Loss::chunked) return divide_up(tokens, kChunkedLossRows);
-  if (loss == Loss::fused_linear) return divide_up(tokens, chunk_rows(tokens, hidden_size, vocab_size));
+  if (loss == Loss::fused_linear || loss == Loss::fused_linear_0_6)
+    return divide_up(tokens, chunk_rows(tokens, hidden_size, vocab_size));
   return 1;
 }
 

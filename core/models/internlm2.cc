@@ -62,7 +62,7 @@ Rotary LayerRotary::forward(const Tensor& x, const Tensor& position_ids, const D
     cos = to(cos, x.dtype());
     sin = to(sin, x.dtype());
   }
-  return {std::move(cos), std::move(sin)};
+  return {std::move(cos), std::move(sin), {}, Tensor()};
 }
 
 // torch.full(...).triu(1), times arange(s + 1) > positions: what the product hides is hidden already.

@@ -73,7 +73,7 @@ UnitId unit_of(const ModelOptions& options, std::size_t layer) {
 
 Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
     : config_(config), dims_(dims_of(config, options)), options_(options), names_(names_of(config)) {
-  ModuleBuilder builder(tape, options.weights, options.linears, options.units);
+  ModuleBuilder builder(tape, options.weights, options.linears, options.units, options.liger);
   build(builder);
   trainable_ = builder.take_trainable();
 }

@@ -59,6 +59,7 @@ struct ModelOptions {
       false;                  // enable_input_require_grads: the embedding's output becomes a leaf that needs a gradient
   bool keep_outputs = false;  // the training loop holds on to the model's output: the logits, where there are any
   Loss loss = Loss::full;
+  bool liger = false;               // Liger-Kernel's norms, rotary embedding and SwiGLU in place of transformers'
   bool compile = false;             // torch.compile as the stack applies it
   std::uint64_t tp = 1, cp = 1;     // ranks that share every matrix, and every sequence, as the stack has them do it
   std::uint64_t tp_rank = 0;        // which of them it is

@@ -30,8 +30,8 @@ struct LinearPolicy {
 // Creates a model's parameters in the framework's order and remembers those that are trained.
 class ModuleBuilder {
  public:
-  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {}, ParameterUnits* units = nullptr)
-      : tape_(tape), dtype_(dtype), policy_(std::move(policy)), units_(units) {}
+  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {}, ParameterUnits* units = nullptr, bool liger = false)
+      : tape_(tape), dtype_(dtype), policy_(std::move(policy)), units_(units), liger_(liger) {}
 
   void open(UnitId unit) {
     if (units_ != nullptr) units_->open(unit);
@@ -80,6 +80,8 @@ class ModuleBuilder {
   };
 
   Tape& tape() { return tape_; }
+  // Whether Liger-Kernel's modules take the place of those that it has a replacement for.
+  bool liger() const { return liger_; }
   const LinearPolicy& policy() const { return policy_; }
   std::vector<Tensor> take_trainable() { return std::move(trainable_); }
 
@@ -95,6 +97,7 @@ class ModuleBuilder {
   ParameterUnits* units_;
   std::vector<Tensor> trainable_;
   bool without_adapters_ = false, frozen_ = false;
+  bool liger_;
 };
 
 // module(input): forward(input) between the hooks of whoever has the module's parameters (trace/module_hooks.h).

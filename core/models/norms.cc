@@ -1,5 +1,7 @@
 #include "core/models/norms.h"
 
+#include "core/trace/liger_ops.h"
+
 namespace ledger {
 namespace {
 
@@ -11,6 +13,7 @@ Tensor over_rms(const Tensor& x, double eps) {
 
 // transformers models/llama/modeling_llama.py, LlamaRMSNorm.
 Tensor rms(const Norm& norm, const Tensor& x) {
+  if (norm.liger) return liger::rms_norm(x, norm.weight, norm.eps);
   Tensor hidden = to(x, DType::f32);
   hidden = over_rms(hidden, norm.eps);
   return norm.weight * to(hidden, x.dtype());
@@ -72,6 +75,7 @@ Norm Norm::make(ModuleBuilder& builder, const std::string& path, const char* nam
   norm.name = name;
   norm.kind = kind;
   norm.eps = eps;
+  norm.liger = builder.liger();
   if (kind == NormKind::bare) return norm;
   norm.weight = builder.parameter(path + name, {size}, Parameter::Role::norm);
   if (kind == NormKind::layer) norm.bias = builder.parameter(path + name, {size}, Parameter::Role::bias, "bias");

@@ -14,6 +14,7 @@ struct Norm {
   Tensor weight;  // [h]; none where the kind has no parameters
   Tensor bias;    // nn.LayerNorm's
   double eps = 1e-6;
+  bool liger = false;  // LigerRMSNorm in its place
 
   static Norm make(ModuleBuilder& builder, const std::string& path, const char* name, NormKind kind, Dim size,
                    double eps);

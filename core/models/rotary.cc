@@ -235,7 +235,7 @@ Rotary RotaryEmbedding::of_three(const Tensor& x, const Tensor& position_ids, co
   const Tensor cos = ledger::cos(emb) * 1.0;  // attention_scaling
   const Tensor sin = ledger::sin(emb) * 1.0;
   Tensor cast = to(cos, x.dtype());
-  return {std::move(cast), to(sin, x.dtype()), sections};
+  return {std::move(cast), to(sin, x.dtype()), sections, Tensor()};
 }
 
 Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, const DecoderDims& dims) const {
@@ -251,13 +251,14 @@ Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, con
   if (style == RotaryStyle::complex || style == RotaryStyle::complex_both) {
     Tensor turns = polar_of(freqs);
     turns = turns * 1.0;  // attention_scaling
-    return {turns, Tensor(), {}};
+    return {turns, Tensor(), {}, Tensor()};
   }
   const Tensor emb = repeated(style, freqs, dims);
   const Tensor cos = ledger::cos(emb) * 1.0;  // attention_scaling
   const Tensor sin = ledger::sin(emb) * 1.0;
-  if (style == RotaryStyle::wide) return {cos, sin, {}};
-  return {to(cos, x.dtype()), to(sin, x.dtype()), {}};
+  if (style == RotaryStyle::wide) return {cos, sin, {}, Tensor()};
+  Tensor cast = to(cos, x.dtype());
+  return {std::move(cast), to(sin, x.dtype()), {}, inv_freq};
 }
 
 Turned apply_rotary(RotaryStyle style, const Tensor& q, const Tensor& k, const Rotary& rotary, const DecoderDims& n) {

@@ -32,6 +32,7 @@ using RotarySections = std::array<std::uint64_t, 3>;
 struct Rotary {
   Tensor cos, sin;            // [1, s, rot] in the hidden states' dtype, or fp32 where wide; complex: cos holds both
   RotarySections sections{};  // else cos and sin are [3, b, s, rot]
+  Tensor inv_freq;            // what the tables were made of: Liger's kernel turns by it
 };
 
 struct RotaryEmbedding {

@@ -8,6 +8,7 @@
 #include "core/models/gptj.h"
 #include "core/models/internlm2.h"
 #include "core/models/llama4.h"
+#include "core/trace/liger_ops.h"
 
 namespace ledger {
 namespace {
@@ -26,6 +27,12 @@ Tensor one_of(const Linear& projection, const std::optional<Norm>& norm, bool wh
   return transpose(states, 1, 2);
 }
 
+Turned turned_by_liger(const SelfAttention::Heads& heads, const Rotary& tables) {
+  Tensor q = liger::rope(heads.q, tables.cos, tables.sin, tables.inv_freq);
+  Tensor k = liger::rope(heads.k, tables.cos, tables.sin, tables.inv_freq);
+  return {std::move(q), std::move(k), Tensor(), Tensor()};
+}
+
 }  // namespace
 
 SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& path, const ModelConfig& c,
@@ -37,6 +44,7 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
   attention.name = names.attention;
   attention.projections = c.style.projections;
   attention.rotary = rotary_style(c);
+  attention.liger_rope = builder.liger();
   attention.options = {c.attention_scale, c.attention_dropout, c.attention_softcap, c.model_type != "llama4_text"};
   attention.dropout = c.model_type == "stablelm" ? 0 : c.residual_dropout;  // StableLM drops after the MLP alone
   attention.l2_norm = c.qk_l2_norm;
@@ -78,6 +86,8 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
     attention.q_norm = Norm::make(builder, at, names.q_norm, c.style.norm, n.d, c.rms_norm_eps);
     attention.k_norm = Norm::make(builder, at, names.k_norm, c.style.norm, n.d, c.rms_norm_eps);
   }
+  // Trainer patches the modules of a model that was made already, and of those not these.
+  if (attention.q_norm) attention.q_norm->liger = attention.k_norm->liger = false;
   return attention;
 }
 
@@ -167,7 +177,7 @@ std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const Lay
   const Rotary tables = rotary_emb ? rotary_emb->forward(heads.v, context.position_ids, n) : context.rotary;
   Turned parts;  // alive until this returns
   if (turned && tables.cos && !latent) {
-    parts = apply_rotary(rotary, heads.q, heads.k, tables, n);
+    parts = liger_rope ? turned_by_liger(heads, tables) : apply_rotary(rotary, heads.q, heads.k, tables, n);
     heads.q = std::move(parts.q);
     heads.k = std::move(parts.k);
     if (l2_norm) {

@@ -33,6 +33,7 @@ struct SelfAttention {
   Projections projections = Projections::separate;
   RotaryStyle rotary = RotaryStyle::halves;
   bool turned = true;               // false on layers without rotary embedding
+  bool liger_rope = false;          // liger_rotary_pos_emb in place of apply_rotary_pos_emb
   bool scales_queries = false;      // OPT: before the heads are cut, and not in the kernel
   bool grouped = false;             // Falcon's keys and values belong to groups of heads
   bool norms_before_heads = false;  // q_norm and k_norm over all heads at once (OLMo 2)

@@ -100,6 +100,7 @@ constexpr Refusal kMegatronRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return sets_recompute(r) && r.checkpointing != Checkpointing::full; }},
     {"loss", "megatron_loss_is_vocab_parallel",
      [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full && r.loss != Loss::vocab_parallel; }},
+    {"liger", "liger_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.liger; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
     {"float8", "float8_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.float8; }},
     {"keep_outputs", "stack_drops_outputs", [](const ModelConfig&, const Recipe& r) { return r.keep_outputs; }},

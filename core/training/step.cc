@@ -74,6 +74,7 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
       recipe.method != Method::full && recipe.checkpointing != Checkpointing::none && recipe.stack != Stack::native;
   model.keep_outputs = recipe.keep_outputs;
   model.loss = recipe.loss;
+  model.liger = recipe.liger;
   model.compile = recipe.compile;
   model.tp = recipe.tp;
   model.tp_rank = mesh_of(recipe).place(options.rank, Axis::tensor);

@@ -52,6 +52,15 @@ bool leaves_gradients_out(const ModelConfig& c, const Recipe& r) {
   return c.model_type == "llava" && !r.freeze_vision_tower;
 }
 
+// Families whose norms, rotary embedding and SwiGLU Liger-Kernel replaces by the modules of trace/liger_ops.h, as its
+// transformers/monkey_patch.py has it. Others get other kernels (Gemma, OLMo 2, mixtures of experts) or none.
+constexpr std::string_view kLigerFamilies[] = {"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3"};
+
+bool liger_knows(const ModelConfig& c, const Recipe& r) {
+  const bool stack = r.stack == Stack::hf || r.stack == Stack::hf_4;
+  return stack && std::find(std::begin(kLigerFamilies), std::end(kLigerFamilies), c.model_type) != std::end(kLigerFamilies);
+}
+
 // The output layer is not the last thing before the loss, or has a bias.
 bool logits_are_changed(const ModelConfig& c) {
   return c.logits_divisor != 0 || c.logits_multiplier != 0 || c.logits_softcap != 0 || c.style.head_bias;
@@ -233,6 +242,13 @@ constexpr Refusal kRefusals[] = {
        return !base;
      }},
     {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss == Loss::vocab_parallel; }},
+    {"liger", "liger_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) { return r.liger && !liger_knows(c, r); }},
+    // Its kernels write gradients over what selective checkpointing keeps.
+    {"checkpointing", "liger_writes_over_what_is_kept",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.liger && r.checkpointing == Checkpointing::selective;
+     }},
     {"compile", "compile_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.compile && !is_torchtitan(r.stack); }},
     {"float8", "float8_not_modelled",

@@ -110,7 +110,7 @@ TEST(Recipe, DefaultsAndOrderAreTheContracts) {
       written({}),
       R"({"stack":"hf","method":"full","precision":"bf16","autocast":false,"optimizer":"adamw_fused","batch":1,)"
       R"("seq":2048,"decoder_seq":0,"grad_accum":1,"attention":"sdpa","checkpointing":"none",)"
-      R"("recompute_method":"uniform","recompute_num_layers":1,"loss":"full","compile":false,)"
+      R"("recompute_method":"uniform","recompute_num_layers":1,"loss":"full","liger":false,"compile":false,)"
       R"("float8":false,)"
       R"("keep_outputs":false,"images":1,"image_height":0,"image_width":0,"freeze_vision_tower":false,)"
       R"("rank":16,"targets":"all-linear","lora_dropout":0,"adapter_dtype":"fp32","dora":false,)"

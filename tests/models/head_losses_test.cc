@@ -33,6 +33,14 @@ TEST_F(HeadLossBytes, FusedLinearKeepsGradientsAndNoLogits) {
             2 * kTokens * kHidden + 2 * kHead + 4 * kTokens + kTokens + 2 * 256 * kVocab + (2 + 4) * kHead + kLabels);
 }
 
+// The chunk's gradient of the head is added as it is made: no copy of it in 16 bits, and none in 32.
+TEST_F(HeadLossBytes, FusedLinearOf2025AddsInOneCall) {
+  const Tensor loss = fused_linear_0_6_loss(hidden, weight, ids).loss;
+  EXPECT_EQ(held(), 2 * kTokens * kHidden + 2 * kHead + 4);
+  // At the first chunk's gradient of the hidden states, which is copied to its place.
+  EXPECT_EQ(peak(), 2 * kTokens * kHidden + 2 * kHead + 4 * kTokens + kTokens + 2 * 256 * kVocab + 2 * 256 * kHidden + kLabels);
+}
+
 TEST_F(HeadLossBytes, FusedLinearHandsItsGradientsOver) {
   const Tensor loss = fused_linear_loss(hidden, weight, ids).loss;
   tape.backward(loss);
@@ -50,6 +58,7 @@ TEST_F(HeadLossBytes, FusedLinearMakesNoGradientForAFrozenHead) {
 TEST(FusedLinearLoss, ChunksAreAsManyAsKeepLogitsNearTheHiddenStates) {
   // Llama-3-8B at 4096 tokens: ceil(128256 / 4096) = 32, 4096 / 32 = 128 rows.
   EXPECT_EQ(loss_chunks(Loss::fused_linear, 4096, 4096, 128256), 32u);
+  EXPECT_EQ(loss_chunks(Loss::fused_linear_0_6, 4096, 4096, 128256), 32u);
   EXPECT_EQ(loss_chunks(Loss::fused_linear, 1, 4096, 128256), 1u);
   EXPECT_EQ(loss_chunks(Loss::chunked, 4097, 4096, 128256), 17u);
   EXPECT_EQ(loss_chunks(Loss::full, 4096, 4096, 128256), 1u);

@@ -94,7 +94,7 @@ TEST_P(Recomputation, ChangesNeitherLossesNorGradients) {
 
 // Mean negative log-likelihood by four programs: the last bits differ with the order of sums.
 class LossKinds : public testing::TestWithParam<Loss> {};
-INSTANTIATE_TEST_SUITE_P(All, LossKinds, testing::Values(Loss::fused_linear, Loss::cut, Loss::chunked));
+INSTANTIATE_TEST_SUITE_P(All, LossKinds, testing::Values(Loss::fused_linear, Loss::fused_linear_0_6, Loss::cut, Loss::chunked));
 
 void expect_near_gradients(const HostRun& a, const HostRun& b, double tolerance) {
   ASSERT_EQ(a.gradients.size(), b.gradients.size());
@@ -136,6 +136,37 @@ TEST_P(LossKinds, TrainUnderAutocastAccumulationAndAdapters) {
     for (std::size_t i = 0; i < full.size(); ++i)
       EXPECT_NEAR(other[i], full[i], 0.02 * full[i]) << i;
     EXPECT_LT(other.back(), other.front());
+  }
+}
+
+// Liger's kernels in place of the operators that transformers writes out; recomputing changes nothing at all.
+TEST(Liger, ComputesWhatItReplaces) {
+  for (const char* config : {tiny::kLlama, tiny::kQwen2, tiny::kQwen3}) {
+    for (const Method method : {Method::full, Method::lora}) {
+      Recipe recipe;
+      recipe.method = method;
+      recipe.precision = Precision::fp32;
+      const HostRun written_out = run(config, recipe, 1);
+      recipe.liger = true;
+      const HostRun fused = run(config, recipe, 1);
+      EXPECT_NEAR(fused.losses[0], written_out.losses[0], 2e-6);
+      expect_near_gradients(written_out, fused, 1e-4);
+      recipe.checkpointing = Checkpointing::full;
+      expect_same(fused, run(config, recipe, 1));
+      recipe.checkpointing = Checkpointing::full_reentrant;
+      expect_same(fused, run(config, recipe, 1));
+    }
+  }
+}
+
+TEST(Liger, LearnsInEveryPrecision) {
+  for (const Precision precision : {Precision::bf16, Precision::amp_bf16, Precision::fp32}) {
+    Recipe recipe;
+    recipe.precision = precision;
+    recipe.liger = true;
+    recipe.loss = Loss::fused_linear;
+    const std::vector<double> losses = run(tiny::kLlama, recipe, 6).losses;
+    EXPECT_LT(losses.back(), 0.9 * losses.front());
   }
 }
 

@@ -73,6 +73,12 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
   const Refused cases[] = {
       {"several GPUs in one key", {{"tp", "4"}}, "tp", "4", "parallelism_not_modelled"},
       {"sharding", {{"zero", "3"}}, "zero", "3", "zero_needs_ranks"},
+      {"Liger elsewhere", {{"liger", "true"}, {"stack", "native"}}, "liger", "true", "liger_not_modelled"},
+      {"Liger over kept results",
+       {{"liger", "true"}, {"checkpointing", "selective"}},
+       "checkpointing",
+       "selective",
+       "liger_writes_over_what_is_kept"},
       {"compiled", {{"compile", "true"}}, "compile", "true", "compile_not_modelled"},
       {"float8", {{"float8", "true"}}, "float8", "true", "float8_not_modelled"},
       {"offloaded", {{"offload", "params"}}, "offload", "params", "offload_not_modelled"},

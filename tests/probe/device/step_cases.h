@@ -59,6 +59,17 @@ inline const StepCase kSteps[] = {
     {"sgd_momentum", tiny::kLlama, [](Recipe& r) { r.optimizer = Optimizer::sgd_momentum; }},
     {"accumulation", tiny::kLlama, [](Recipe& r) { r.grad_accum = 2; }},
     {"liger", tiny::kLlama, [](Recipe& r) { r.loss = Loss::fused_linear; }},
+    {"liger_0_6", tiny::kLlama, [](Recipe& r) { r.loss = Loss::fused_linear_0_6; }},
+    {"liger_kernels", tiny::kQwen3,
+     [](Recipe& r) {
+       r.liger = true;
+       r.loss = Loss::fused_linear;
+     }},
+    {"liger_kernels_amp", tiny::kLlama,
+     [](Recipe& r) {
+       r.liger = true;
+       r.precision = Precision::amp_bf16;
+     }},
     {"cut", tiny::kLlama, [](Recipe& r) { r.loss = Loss::cut; }},
     {"chunked", tiny::kLlama, [](Recipe& r) { r.loss = Loss::chunked; }},
     {"native", tiny::kLlama, [](Recipe& r) { r.stack = Stack::native; }},

@@ -75,6 +75,7 @@ export const en = {
   'key.recompute_method': 'Recomputed layers',
   'key.recompute_num_layers': 'Layers recomputed together or at all',
   'key.loss': 'Loss',
+  'key.liger': 'Liger kernels',
   'key.compile': 'torch.compile',
   'key.float8': 'float8 products',
   'key.keep_outputs': 'Outputs kept alive',

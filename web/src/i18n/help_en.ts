@@ -15,6 +15,7 @@ export const helpEn = {
   recompute_num_layers: 'How many layers that is.',
   checkpointing: 'Keep only each layer’s input and compute the rest again in backward.',
   loss: 'How logits become the loss: all at once, or in pieces.',
+  liger: 'Liger-Kernel’s norms, rotary embedding and SwiGLU: they keep less and write gradients in place. Its loss is a setting of its own.',
   compile: 'torch.compile fuses operators, so that fewer tensors are kept.',
   float8: 'Decoder layers multiply in float8 (torchao): faster; compiled, they keep as much as in 16 bits.',
   keep_outputs: 'The loop holds the model’s outputs, logits among them, through backward.',

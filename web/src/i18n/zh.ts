@@ -77,6 +77,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.recompute_method': '重算哪些层',
   'key.recompute_num_layers': '一起重算或总共重算的层数',
   'key.loss': '损失函数',
+  'key.liger': 'Liger 内核',
   'key.compile': 'torch.compile',
   'key.float8': 'float8 矩阵乘',
   'key.keep_outputs': '保留模型输出',

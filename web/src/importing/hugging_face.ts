@@ -4,7 +4,12 @@ import type { Recipe } from '../core/types.js';
 import { HF_OPTIMIZERS } from './optimizers.js';
 import { at, choice, count, counts, dropout, flag, isOn, isSet, isTable, names, notModelled, row, text, type Format, type Said, type Values } from './rows.js';
 
-const KERNELS = ['liger_rope', 'liger_rms_norm', 'liger_layer_norm', 'liger_glu_activation', 'liger_swiglu', 'lora_mlp_kernel', 'lora_qkv_kernel', 'lora_o_kernel'];
+const KERNELS = ['liger_layer_norm', 'lora_mlp_kernel', 'lora_qkv_kernel', 'lora_o_kernel'];
+
+// axolotl switches Liger's kernels one by one, a recipe all three or none: without one of them its neighbours go unsaid, too.
+const LIGER = ['liger_rope', 'liger_rms_norm', 'liger_glu_activation'];
+const SPELLINGS = [...LIGER, 'liger_swiglu'];
+const hasAllOfLiger = (file: Values): boolean => LIGER.every((key) => isOn(file[key]) || (key === 'liger_glu_activation' && isOn(file['liger_swiglu'])));
 
 function adapters(file: Values): boolean {
   return text(file['adapter']) !== undefined;
@@ -41,6 +46,7 @@ export const AXOLOTL: Format = {
     flag('xformers_attention', { attention: 'efficient' }), notModelled('flex_attention'), notModelled('sage_attention'),
     choice('optimizer', HF_OPTIMIZERS),
     flag('liger_fused_linear_cross_entropy', { loss: 'fused_linear' }), flag('cut_cross_entropy', { loss: 'cut' }), notModelled('chunked_cross_entropy'),
+    ...SPELLINGS.map((key) => ({ key, says: (value: unknown, file: Values): Said => (!isOn(value) ? undefined : hasAllOfLiger(file) ? { liger: true } : 'not_modelled') })),
     ...KERNELS.map((key) => notModelled(key)), flag('torch_compile', { compile: true }),
     counts('dp_shard_size', 'dp'),
     { key: 'fsdp_version', says: (value) => { const version = count(value); return version === 1 || version === 2 ? { fsdp: version } : undefined; } },
@@ -78,7 +84,7 @@ export const LLAMA_FACTORY: Format = {
     flag('use_unsloth_gc', { checkpointing: 'offload' }), flag('disable_gradient_checkpointing', { checkpointing: 'none' }),
     choice('flash_attn', { auto: { attention: 'sdpa' }, sdpa: { attention: 'sdpa' }, disabled: { attention: 'eager' }, fa2: { attention: 'flash' } }),
     flag('freeze_vision_tower', { freeze_vision_tower: true }, { freeze_vision_tower: false }),
-    choice('optim', HF_OPTIMIZERS), flag('enable_liger_kernel', { loss: 'fused_linear' }), flag('torch_compile', { compile: true }),
+    choice('optim', HF_OPTIMIZERS), flag('enable_liger_kernel', { loss: 'fused_linear', liger: true }), flag('torch_compile', { compile: true }),
     ...['additional_target', 'use_galore', 'use_apollo', 'use_badam', 'use_adam_mini', 'use_muon', 'use_unsloth', 'shift_attn', 'mixture_of_depths', 'upcast_layernorm', 'upcast_lmhead_output', 'fp8',
       'use_llama_pro', 'deepspeed', 'fsdp', 'freeze_trainable_layers', 'freeze_multi_modal_projector'].map((key) => notModelled(key)),
   ],
@@ -99,7 +105,7 @@ export const TRAINER: Format = {
       says: (value, file) => ({ checkpointing: !isOn(value) ? 'none' : at(file, 'gradient_checkpointing_kwargs.use_reentrant') === true ? 'full-reentrant' : 'full' }),
     },
     { key: 'gradient_checkpointing_kwargs', says: (value) => (isTable(value) ? {} : undefined) },
-    choice('optim', HF_OPTIMIZERS), flag('use_liger_kernel', { loss: 'fused_linear' }), choice('loss_type', { nll: { loss: 'full' }, chunked_nll: { loss: 'chunked' } }),
+    choice('optim', HF_OPTIMIZERS), flag('use_liger_kernel', { loss: 'fused_linear', liger: true }), choice('loss_type', { nll: { loss: 'full' }, chunked_nll: { loss: 'chunked' } }),
     flag('torch_compile', { compile: true }),
     { key: 'model_init_kwargs.attn_implementation', says: (value) => row<Recipe>({ flash_attention_2: { attention: 'flash' }, sdpa: { attention: 'sdpa' }, eager: { attention: 'eager' } }, text(value)) ?? 'not_modelled' },
     ...['deepspeed', 'fsdp', 'optim_target_modules', 'activation_offloading'].map((key) => notModelled(key)),

@@ -37,6 +37,7 @@ export const ADVICE_SOURCES: Readonly<Record<string, Source>> = {
   kv_cache_quantized: { name: 'transformers', url: 'https://huggingface.co/docs/transformers/kv_cache' },
   loss_chunked: LIGER,
   loss_fused_linear: LIGER,
+  liger: LIGER,
   loss_cut: arxiv('2411.09009', 'Wijmans et al. 2024'),
   compile: { name: 'PyTorch', url: 'https://docs.pytorch.org/docs/stable/generated/torch.compile.html' },
   micro_batch_half: ACCUMULATION,

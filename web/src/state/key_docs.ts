@@ -15,6 +15,7 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   recompute_num_layers: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/transformer.html',
   checkpointing: 'https://docs.pytorch.org/docs/stable/checkpoint.html',
   loss: 'https://github.com/linkedin/Liger-Kernel',
+  liger: 'https://github.com/linkedin/Liger-Kernel',
   compile: 'https://docs.pytorch.org/docs/stable/generated/torch.compile.html',
   float8: 'https://github.com/pytorch/ao/tree/main/torchao/float8',
   keep_outputs: 'https://huggingface.co/docs/transformers/main_classes/output',
