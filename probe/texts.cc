@@ -248,7 +248,7 @@ constexpr Reason kReasons[] = {
     {"fsdp_has_a_mixed_precision_of_its_own",
      "FSDP casts by param_dtype and reduce_dtype; precision is the dtype of the shards, fp32 or bf16, without "
      "autocast"},
-    {"fsdp_needs_non_reentrant_checkpointing", "under FSDP full and selective checkpointing are modelled"},
+    {"fsdp_needs_non_reentrant_checkpointing", "under FSDP full and selective checkpointing are modelled, and full-reentrant with fsdp 1"},
     {"titan_units_share_no_weight",
      "embedding and output layer share a weight, so they cannot be units apart; use units layers"},
     {"titan_units_need_the_head_called",

@@ -138,7 +138,6 @@ Tensor Llama::make_inputs(Tape& tape) {
 Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) {
   Tape& tape = hidden.tape();
   const Tape::Layer number(tape, static_cast<std::int32_t>(index));
-  const DecoderLayer& layer = layers_[index];
   // GradientCheckpointingLayer binds every keyword argument, position_ids too, into the function it hands to
   // checkpoint().
   const Checkpointing checkpointing = options_.checkpointing;
@@ -155,8 +154,8 @@ Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerCont
   }
   if (checkpointing == Checkpointing::none) return forward_layer(index, hidden, context, weights);
   const auto beside = std::make_shared<Tensor>();
-  const auto region = [&layer, &dims = dims_, context, beside](const Tensor& input) {
-    return layer.forward(input, context, dims, beside.get());
+  const auto region = [this, index, context, beside](const Tensor& input) {
+    return forward_layer(index, input, context, *beside);
   };
   Tensor output = checkpointing == Checkpointing::offload ? tape.checkpoint_offloaded(region, hidden)
                                                           : tape.checkpoint_reentrant(region, hidden);

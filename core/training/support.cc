@@ -293,8 +293,8 @@ constexpr Refusal kRefusals[] = {
      }},
     {"checkpointing", "fsdp_needs_non_reentrant_checkpointing",
      [](const ModelConfig&, const Recipe& r) {
-       return r.fsdp != 0 &&
-              (r.checkpointing == Checkpointing::full_reentrant || r.checkpointing == Checkpointing::offload);
+       const bool reentrant = r.checkpointing == Checkpointing::full_reentrant && r.fsdp != 1;
+       return r.fsdp != 0 && (reentrant || r.checkpointing == Checkpointing::offload);
      }},
     {"units", "titan_units_share_no_weight",
      [](const ModelConfig& c, const Recipe& r) {

@@ -278,6 +278,14 @@ TEST(Fsdp1, MoreRanksNeverTakeMoreAndCheckpointingGathersNoMore) {
   }
 }
 
+// A layer is gathered to be computed again, given up when it has been, and gathered once more for its backward, as
+// peft's own example has it (examples/sft/run_peft_qlora_fsdp.sh). The one before is not gathered ahead: it has not
+// been computed again yet.
+TEST(Fsdp1, AReentrantRegionGathersItsLayerTwiceInBackward) {
+  const Prediction p = predicted(fsdp1({{"checkpointing", "full-reentrant"}}));
+  EXPECT_EQ(sizes_of(p.trace, OpKind::all_gather).size(), 2u * (1u + 3u + 2u * 3u));
+}
+
 // peft utils/other.py, fsdp_auto_wrap_policy: every lora_A and lora_B of the seven linears beside the layers and the
 // root, each gathered before it runs and before its backward.
 TEST(Fsdp1, EveryAdapterIsAUnitOfItsOwn) {

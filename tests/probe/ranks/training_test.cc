@@ -344,7 +344,19 @@ constexpr Shared kShared[] = {
        r.fsdp = 1;
        r.checkpointing = Checkpointing::full;
      }},
+    {"fsdp1_lora_reentrant", kOdd,
+     [](Recipe& r) {
+       lora(r);
+       r.fsdp = 1;
+       r.checkpointing = Checkpointing::full_reentrant;
+       r.grad_accum = 2;
+     }},
     {"fsdp1_qlora", kOdd, [](Recipe& r) { qlora(r, 1); }},
+    {"fsdp1_qlora_reentrant", kOdd,
+     [](Recipe& r) {
+       qlora(r, 1);
+       r.checkpointing = Checkpointing::full_reentrant;
+     }},
     {"fsdp1_qlora_recomputed_accumulated", kOdd,
      [](Recipe& r) {
        qlora(r, 1);
@@ -409,6 +421,11 @@ constexpr Shared kShared[] = {
      [](Recipe& r) {
        r.fsdp = 1;
        r.reshard_after_forward = false;
+     }},
+    {"fsdp1_reentrant", kOdd,
+     [](Recipe& r) {
+       r.fsdp = 1;
+       r.checkpointing = Checkpointing::full_reentrant;
      }},
     {"fsdp1_accumulated", kOdd,
      [](Recipe& r) {

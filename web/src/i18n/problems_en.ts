@@ -147,7 +147,7 @@ export const problemsEn = {
   'reason.sharded_4_bit_not_modelled': 'This version does not compute 4-bit weights that ZeRO-3 offloads, nor sharded 8-bit weights. Use 4 bits without offloading parameters, LoRA, DDP or ZeRO-2.',
   'reason.sharded_4_bit_wants_one_dtype': 'FSDP moves packed 4-bit weights as numbers of the dtype that all other weights have (bnb_4bit_quant_storage), and a cast would destroy them. Set param_dtype to bf16.',
   'reason.fsdp_has_a_mixed_precision_of_its_own': 'FSDP has a mixed precision of its own (param_dtype, reduce_dtype); precision says how the shards are held. Set it to fp32 or bf16, without autocast.',
-  'reason.fsdp_needs_non_reentrant_checkpointing': 'Under FSDP this version computes full and selective checkpointing; reentrant and offloaded regions hide the layers from its hooks.',
+  'reason.fsdp_needs_non_reentrant_checkpointing': 'Under FSDP this version computes full and selective checkpointing, and reentrant with FSDP1. With FSDP2 set use_reentrant=False; offloaded regions hide the layers from its hooks.',
   'reason.titan_units_share_no_weight': 'Embedding and output layer of this model share one weight, so they cannot be two units. Set units to layers.',
   'reason.titan_units_need_the_head_called': 'This loss reads the output layer’s weight without calling the layer, so a unit of its own would never be gathered. Set units to layers.',
   'reason.optimizer_not_for_shards': 'This optimizer wants whole matrices or knows no sharded tensors. Under FSDP and ZeRO this version computes torch’s AdamW and SGD.',

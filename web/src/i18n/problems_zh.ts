@@ -145,7 +145,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.sharded_4_bit_not_modelled': '此版本不能计算 ZeRO-3 卸载的 4 位权重，也不能计算分片的 8 位权重。请用不卸载参数的 4 位权重、LoRA、DDP 或 ZeRO-2。',
   'reason.sharded_4_bit_wants_one_dtype': 'FSDP 把打包的 4 位权重当作与其他权重同一类型的数来传送（bnb_4bit_quant_storage），类型转换会毁掉它们。请把 param_dtype 设为 bf16。',
   'reason.fsdp_has_a_mixed_precision_of_its_own': 'FSDP 有自己的混合精度（param_dtype、reduce_dtype）；precision 表示分片的存储精度。请设为 fp32 或 bf16，并关闭 autocast。',
-  'reason.fsdp_needs_non_reentrant_checkpointing': 'FSDP 下此版本可计算 full 与 selective 检查点；可重入或卸载的区域会使其钩子看不到各层。',
+  'reason.fsdp_needs_non_reentrant_checkpointing': 'FSDP 下此版本可计算 full 与 selective 检查点，FSDP1 还可用可重入式。FSDP2 请设 use_reentrant=False；卸载式区域会使其钩子看不到各层。',
   'reason.titan_units_share_no_weight': '此模型的词嵌入与输出层共享同一权重，不能分为两个单元。请将 units 设为 layers。',
   'reason.titan_units_need_the_head_called': '此损失直接读取输出层权重而不调用该层，单独的单元将不会被收集。请将 units 设为 layers。',
   'reason.optimizer_not_for_shards': '此优化器需要完整矩阵或不支持分片张量。FSDP 与 ZeRO 下此版本可计算 torch 的 AdamW 与 SGD。',
