@@ -50,30 +50,35 @@ Tensor product(const Tensor& a, const Tensor& b) {
   return mm(left, right);
 }
 
-// grad_weight += grad_logits^T input. From torch 2.8 on and for fp32 gradients of 16-bit products in one call, else
-// through an fp32 copy of the chunk's whole [V, h] product. Returns the input in the product's dtype, a local of the
-// loop.
-Tensor add_to_grad_weight(const Tensor& grad_weight, const Tensor& grad_logits_t, const Tensor& input_chunk) {
-  const bool low = grad_logits_t.dtype() == DType::bf16 || grad_logits_t.dtype() == DType::f16;
+// Names of the loop's that hold what they are bound to until the next chunk's.
+struct ChunkNames {
+  Tensor grad_logits_t, cast;
+};
+
+using Add = void (*)(const Tensor& grad_weight, const Tensor& grad_logits, const Tensor& input_chunk,
+                     ChunkNames& names);
+
+// grad_weight += grad_logits^T input. From torch 2.8 on and for fp32 gradients of 16-bit products in one call, with the
+// input in the product's dtype, else through an fp32 copy of the chunk's whole [V, h] product.
+void add_to_grad_weight(const Tensor& grad_weight, const Tensor& grad_logits, const Tensor& input_chunk,
+                        ChunkNames& names) {
+  names.grad_logits_t = transpose(grad_logits, 0, 1);
+  names.cast.reset();
+  const bool low = grad_logits.dtype() == DType::bf16 || grad_logits.dtype() == DType::f16;
   if (grad_weight.dtype() == DType::f32 && low) {
-    Tensor cast = to(input_chunk, grad_logits_t.dtype());
-    Tape& tape = cast.tape();
-    tape.run(OpKind::addmm, {&grad_weight, &grad_logits_t, &cast}, {&grad_weight});
-    return cast;
+    names.cast = to(input_chunk, grad_logits.dtype());
+    grad_weight.tape().run(OpKind::addmm, {&grad_weight, &names.grad_logits_t, &names.cast}, {&grad_weight});
+    return;
   }
-  add_inplace(grad_weight, to(product(grad_logits_t, input_chunk), DType::f32));
-  return {};
+  add_inplace(grad_weight, to(product(names.grad_logits_t, input_chunk), DType::f32));
 }
 
 // The same up to Liger 0.6.1: one call that adds in place. Under autocast, of whose lists `out=` is not, the chunk's
 // gradient is cast to the input's dtype.
-Tensor add_in_one_call(const Tensor& grad_weight, const Tensor& grad_logits_t, const Tensor& input_chunk) {
-  const Tensor cast = to(grad_logits_t, input_chunk.dtype());
+void add_in_one_call(const Tensor& grad_weight, const Tensor& grad_logits, const Tensor& input_chunk, ChunkNames&) {
+  const Tensor cast = to(transpose(grad_logits, 0, 1), input_chunk.dtype());
   cast.tape().run(OpKind::addmm, {&grad_weight, &cast, &input_chunk}, {&grad_weight});
-  return {};
 }
-
-using Add = Tensor (*)(const Tensor& grad_weight, const Tensor& grad_logits_t, const Tensor& input_chunk);
 
 // fused_linear_cross_entropy_forward. Names hold the previous chunk's tensors until they are bound again.
 Tensor forward_in_chunks(const Tensor& input, const Tensor& weight, const Tensor& target, const Buffers& buffers,
@@ -81,7 +86,8 @@ Tensor forward_in_chunks(const Tensor& input, const Tensor& weight, const Tensor
   Tape& tape = input.tape();
   const std::uint64_t total = input.dim(0).size;
   const std::uint64_t rows = chunk_rows(total, input.dim(1).size, weight.dim(0).size);
-  Tensor logits_chunk, grad_logits_chunk, grad_logits_t, cast;
+  Tensor logits_chunk, grad_logits_chunk;
+  ChunkNames names;
   for (std::uint64_t start = 0; start < total; start += rows) {
     const Dim n{std::min(rows, total - start), Sym::none};
     const Tensor input_chunk = slice(input, 0, start, n);
@@ -91,11 +97,7 @@ Tensor forward_in_chunks(const Tensor& input, const Tensor& weight, const Tensor
     tape.run(OpKind::liger_cross_entropy, {&logits_chunk, &target_chunk, &target}, {&logits_chunk, &loss_1d_slice});
     grad_logits_chunk = logits_chunk;
     copy_into(slice(buffers.grad_input, 0, start, n), product(grad_logits_chunk, weight));
-    if (buffers.grad_weight) {
-      grad_logits_t = transpose(grad_logits_chunk, 0, 1);
-      cast.reset();
-      cast = add(buffers.grad_weight, grad_logits_t, input_chunk);
-    }
+    if (buffers.grad_weight) add(buffers.grad_weight, grad_logits_chunk, input_chunk, names);
   }
   return sum_to(buffers.loss_1d, Shape{});
 }

@@ -142,7 +142,7 @@ TEST(Recipe, SpellingsAreTheContracts) {
             "sgd_momentum adafactor_torch adafactor_hf lion muon galore_adamw");
   EXPECT_EQ(spellings("attention"), "sdpa flash efficient math eager cudnn");
   EXPECT_EQ(spellings("checkpointing"), "none full full-reentrant selective offload");
-  EXPECT_EQ(spellings("loss"), "full chunked fused_linear cut vocab_parallel");
+  EXPECT_EQ(spellings("loss"), "full chunked fused_linear fused_linear_0.6 cut vocab_parallel");
   EXPECT_EQ(spellings("offload"), "none optimizer params activations");
   EXPECT_EQ(spellings("overlap_comm"), "auto on off");
   EXPECT_EQ(spellings("allocator"), "torch torch_expandable");
