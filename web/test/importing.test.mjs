@@ -50,6 +50,21 @@ test('axolotl: full fine-tuning without reentrance, sharded, its loss fused', ()
   assert.deepEqual(read.notModelled, ['liger_rms_norm']);
 });
 
+test('Liger: one switch of the Trainer and of LLaMA-Factory, three of axolotl, which go together or are named', () => {
+  const trainer = readConfiguration('output_dir: out\nper_device_train_batch_size: 2\nuse_liger_kernel: true\n').recipe;
+  assert.deepEqual([trainer.loss, trainer.liger], ['fused_linear', true]);
+  const factory = readConfiguration('model_name_or_path: a/b\nstage: sft\nenable_liger_kernel: true\n').recipe;
+  assert.deepEqual([factory.loss, factory.liger], ['fused_linear', true]);
+  const file = 'base_model: a/b\nmicro_batch_size: 1\nliger_rope: true\nliger_rms_norm: true\n';
+  for (const last of ['liger_glu_activation', 'liger_swiglu']) {
+    const all = readConfiguration(`${file}${last}: true\n`);
+    assert.deepEqual([all.recipe.liger, all.recipe.loss, all.notModelled], [true, undefined, []]);
+  }
+  const two = readConfiguration(`${file}liger_glu_activation: false\n`);
+  assert.equal(two.recipe.liger, undefined);
+  assert.deepEqual(two.notModelled, ['liger_rope', 'liger_rms_norm']);
+});
+
 const FACTORY = 'model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nstage: sft\ntemplate: llama3\ncutoff_len: 1024\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nbf16: true\n';
 
 test('LLaMA-Factory: its defaults are LoRA of rank 8 with reentrant checkpointing; what it trains is fp32 unless told otherwise', () => {
