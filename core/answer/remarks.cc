@@ -161,7 +161,7 @@ constexpr Remark kNotes[] = {
     {"chunked_loss_copies_the_head",
      [](const Prediction& p) {
        return p.recipe.loss == Loss::chunked && p.recipe.precision == Precision::bf16 &&
-              p.recipe.stack != Stack::torchtune;
+              p.recipe.stack != Stack::torchtune && !is_torchtitan(p.recipe.stack);
      }},
     {"liger_copies_the_head_gradient",
      [](const Prediction& p) {

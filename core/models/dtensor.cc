@@ -117,7 +117,8 @@ Tensor log_softmax_of_ranks(const Tensor& logits) {
 }
 
 // _nll_loss_forward: each target's row is one rank's to look up.
-Tensor nll_of_ranks(const Tensor& log_probabilities, const Tensor& labels, TensorSeat seat, Tensor& total_weight) {
+Tensor nll_of_ranks(const Tensor& log_probabilities, const Tensor& labels, TensorSeat seat, Reduction reduction,
+                    Tensor& total_weight) {
   const Tensor targets = safe(labels);
   const OwnRows own = own_rows(targets, seat, log_probabilities.dim(-1).size);
   const Tensor partial = gather(log_probabilities, as_column(own.places));
@@ -128,13 +129,13 @@ Tensor nll_of_ranks(const Tensor& log_probabilities, const Tensor& labels, Tenso
     const Tensor ignored = equal(labels, kIgnoreIndex);
     result = masked_fill(result, ignored, 0);
   }
-  {
+  if (reduction == Reduction::mean) {
     const Tensor counted = not_equal(labels, kIgnoreIndex);
     const Tensor number = count_true(counted);
     total_weight = to(number, log_probabilities.dtype());
   }
   result = sum_to(result, Shape{});
-  return div(result, total_weight);
+  return reduction == Reduction::mean ? div(result, total_weight) : result;
 }
 
 // -1 where the target is this rank's.
@@ -163,8 +164,9 @@ Tensor row_gradient(const Tensor& gradient, const Tensor& labels) {
 // own backward pass hands it on.
 void cross_entropy_rule(Node& node, const Gradients& in, Gradients& out) {
   Tape& tape = *node.tape;
-  const Tensor x = tape.unpack(node, 0), labels = tape.unpack(node, 1), total_weight = tape.unpack(node, 2);
-  Tensor gradient = div(in[0], total_weight);
+  const Tensor x = tape.unpack(node, 0), labels = tape.unpack(node, 1);
+  const bool of_mean = node.saved_count == 3;
+  Tensor gradient = of_mean ? div(in[0], tape.unpack(node, 2)) : in[0];
   const Tensor one_hot = minus_one_hot(x, labels, seat_of(node));
   gradient = row_gradient(gradient, labels);
   Tensor sum;
@@ -210,7 +212,7 @@ Tensor embedding(const Tensor& weight, const Tensor& ids, TensorSeat seat, Dim p
   return result;
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat, Reduction reduction) {
   Tape& tape = logits.tape();
   Node* node = tape.node(cross_entropy_rule, {&logits});
   remember(node, seat);
@@ -223,9 +225,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat
   tape.save(node, labels);
   {
     const Tape::NoGrad no_grad(tape);
-    loss = nll_of_ranks(result, labels, seat, total_weight);
+    loss = nll_of_ranks(result, labels, seat, reduction, total_weight);
   }
-  tape.save(node, total_weight);
+  if (total_weight) tape.save(node, total_weight);
   tape.attach(node, loss);
   return loss;
 }

@@ -20,8 +20,9 @@ Tensor scatter_sums(const Tensor& x, Dim part);
 // gradient's strategies know no rows that are cut: it is made for the whole table, of which this rank keeps its part.
 Tensor embedding(const Tensor& weight, const Tensor& ids, TensorSeat seat, Dim part);
 
-// loss_parallel(): the mean cross-entropy of fp32 logits [T, V/tp] in this rank's part of the vocabulary.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat);
+// Cross-entropy of fp32 logits [T, V/tp] in this rank's part of the vocabulary: the mean by loss_parallel(), or the sum
+// by torchtitan's own function (components/loss.py, _LossParallelCrossEntropy), which takes the same steps.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat, Reduction reduction);
 
 // Partial to Replicate.
 Tensor sum_of_ranks(const Tensor& x);

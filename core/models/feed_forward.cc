@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/models/compiled.h"
 #include "core/trace/liger_ops.h"
 
 namespace ledger {
@@ -38,6 +39,11 @@ Tensor gated_by_liger(const FeedForward& m, const Tensor& x) {
 // transformers models/llama/modeling_llama.py, LlamaMLP: down(act(gate(x)) * up(x)).
 Tensor gated(const FeedForward& m, const Tensor& x) {
   if (m.liger) return gated_by_liger(m, x);
+  if (m.compiled) {
+    const Tensor gate = m.gate.forward(x);
+    const Tensor up = m.up.forward(x);
+    return m.down.forward(compiled::swiglu(gate, up));
+  }
   Tensor product = activate(m.act, m.gate.forward(x));
   product = product * m.up.forward(x);
   return m.down.forward(product);

@@ -21,6 +21,7 @@ struct FeedForward {
   Act act = Act::silu;
   double dropout = 0;  // of the result
   bool liger = false;  // LigerSwiGLUMLP in its place
+  bool compiled = false;  // gated only: silu and the product are one kernel
   Linear gate;         // gated only
   Linear up;           // gated_fused: gate and up side by side
   Linear down;

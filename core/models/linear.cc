@@ -129,7 +129,8 @@ Linear Linear::make(ModuleBuilder& builder, const std::string& path, const char*
 Tensor Linear::base(const Tensor& x) const {
   if (int8) return matmul_8bit(x, *int8, bias);
   if (!quantised) {
-    constexpr Tensor (*kProducts[])(const Tensor&, const Tensor&, const Tensor&) = {linear, conv1d, linear_by_matmul};
+    constexpr Tensor (*kProducts[])(const Tensor&, const Tensor&, const Tensor&) = {
+        linear, conv1d, linear_by_matmul, linear_float8, linear_float8_keeping_weight};
     const auto forward = kProducts[static_cast<std::size_t>(product)];
     return call_module(this, {&weight, &bias}, x, [&](const Tensor& seen) { return forward(seen, weight, bias); });
   }

@@ -47,7 +47,13 @@ enum class Product : std::uint8_t {
   linear,  // nn.Linear
   conv1d,  // GPT-2's Conv1D: the weight is [in, out]
   matmul,  // Falcon's: x @ W.T + bias
+  float8,  // torchao's Float8Linear, uncompiled; until July 2025 it kept the weight's float8 form
+  float8_keeping_weight,
 };
+
+// x [.., in] times weight [out, in], both of them in float8; as linear(), without a bias.
+Tensor linear_float8(const Tensor& x, const Tensor& weight, const Tensor& bias);
+Tensor linear_float8_keeping_weight(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 struct Linear {
   const char* name = "";

@@ -60,7 +60,9 @@ struct ModelOptions {
   bool keep_outputs = false;  // the training loop holds on to the model's output: the logits, where there are any
   Loss loss = Loss::full;
   bool liger = false;               // Liger-Kernel's norms, rotary embedding and SwiGLU in place of transformers'
+  std::uint64_t grad_accum = 1;     // where the model itself divides its loss
   bool compile = false;             // torch.compile as the stack applies it
+  bool float8 = false;              // products of decoder layers
   std::uint64_t tp = 1, cp = 1;     // ranks that share every matrix, and every sequence, as the stack has them do it
   std::uint64_t tp_rank = 0;        // which of them it is
   ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model

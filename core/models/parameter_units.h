@@ -36,6 +36,10 @@ inline Shape storage_of(Bytes bytes, DType dtype) {
   return {{divide_up(bytes, element_bytes(dtype)), Sym::none}, {1, Sym::none}};
 }
 
+// Of a unit that runs piece by piece, each with its backward pass: until the last one it stays gathered, and its
+// gradients are summed here.
+enum class Pieces : std::uint8_t { over, some, last };
+
 class ParameterUnits {
  public:
   virtual ~ParameterUnits() = default;
@@ -54,6 +58,9 @@ class ParameterUnits {
   // Around a unit's forward pass: its input as the unit is to see it, and its output.
   virtual Tensor before_forward(UnitId unit, const Tensor& input) = 0;
   virtual void after_forward(UnitId unit, const Tensor& output) = 0;
+
+  // From here on; `over` gives the unit up. Only those that models which work so can be asked for know it.
+  virtual void in_pieces(UnitId, Pieces) {}
 };
 
 // The model's own forward pass, with its loss: the root unit's, where there are units.

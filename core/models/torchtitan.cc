@@ -7,12 +7,13 @@
 namespace ledger {
 namespace {
 
-// The stack, its norm, cuDNN first, cuDNN kept, ends in the root, compiles the loss, models Qwen 3.
+// The stack, its norm, cuDNN first, cuDNN kept, ends in the root, compiles the loss, models Qwen 3, chunks of the loss,
+// keeps float8 weights, lists abs.
 constexpr TitanVersion kVersions[] = {
-    {Stack::torchtitan, TitanNorm::fused, true, true, false, true, true},
-    {Stack::torchtitan_0_2_0, TitanNorm::fused, true, false, false, true, true},
-    {Stack::torchtitan_0_1, TitanNorm::written_out, false, false, true, true, false},
-    {Stack::torchtitan_0_0_2, TitanNorm::own, false, false, true, false, false},
+    {Stack::torchtitan, TitanNorm::fused, true, true, false, true, true, TitanChunks::tokens, false, false},
+    {Stack::torchtitan_0_2_0, TitanNorm::fused, true, false, false, true, true, TitanChunks::none, false, false},
+    {Stack::torchtitan_0_1, TitanNorm::written_out, false, false, true, true, false, TitanChunks::none, true, false},
+    {Stack::torchtitan_0_0_2, TitanNorm::own, false, false, true, false, false, TitanChunks::logits, true, true},
 };
 
 // What one of `tp` x `cp` ranks has: apply_tp cuts heads, width and vocabulary, context_parallel() the sequence.
@@ -61,7 +62,7 @@ TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, cons
     }
   }
   builder.open(kHeadUnit);
-  norm_ = make_norm(builder, "", names_.final_norm, dims_.h);
+  norm_ = make_norm(builder, "", names_.final_norm, dims_.h, false);  // apply_compile: each layer, nothing else
   if (config.tie_word_embeddings) {
     output_.name = names_.head;
     output_.weight = tok_embeddings_.weight;
@@ -97,10 +98,10 @@ void TorchtitanDecoder::note_cuts(Trace& trace) const {
 }
 
 TorchtitanDecoder::Norm TorchtitanDecoder::make_norm(ModuleBuilder& builder, const std::string& path, const char* name,
-                                                     Dim size) const {
+                                                     Dim size, bool compiled) const {
   const Tape::Scope scope(builder.tape(), name);
   return {name, builder.parameter(path + name, {size}, Parameter::Role::norm), eps_,
-          options_.compile ? TitanNorm::fused : version_.norm};
+          compiled ? TitanNorm::fused : version_.norm};
 }
 
 TorchtitanDecoder::Layer TorchtitanDecoder::make_layer(ModuleBuilder& builder, std::size_t index) const {
@@ -110,16 +111,21 @@ TorchtitanDecoder::Layer TorchtitanDecoder::make_layer(ModuleBuilder& builder, s
   {
     const Tape::Scope scope(builder.tape(), names_.attention);
     const std::string at = path + names_.attention + ".";
-    if (qk_norm_) layer.q_norm = make_norm(builder, at, names_.q_norm, dims_.d);
-    if (qk_norm_) layer.k_norm = make_norm(builder, at, names_.k_norm, dims_.d);
+    if (qk_norm_) layer.q_norm = make_norm(builder, at, names_.q_norm, dims_.d, options_.compile);
+    if (qk_norm_) layer.k_norm = make_norm(builder, at, names_.k_norm, dims_.d, options_.compile);
     layer.q = Linear::make(builder, at, names_.q, dims_.h, dims_.q_dim, false);
     layer.k = Linear::make(builder, at, names_.k, dims_.h, dims_.kv_dim, false);
     layer.v = Linear::make(builder, at, names_.v, dims_.h, dims_.kv_dim, false);
     layer.o = Linear::make(builder, at, names_.o, dims_.q_dim, dims_.h, false);
   }
   layer.feed_forward = FeedForward::make(builder, path, ModelConfig{}, names_, dims_.h, dims_.ffn);
-  layer.attention_norm = make_norm(builder, path, names_.input_norm, dims_.h);
-  layer.ffn_norm = make_norm(builder, path, names_.attention_norm, dims_.h);
+  if (options_.float8 && !options_.compile) {
+    FeedForward& feed = layer.feed_forward;
+    for (Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.o, &feed.gate, &feed.up, &feed.down})
+      linear->product = version_.keeps_float8 ? Product::float8_keeping_weight : Product::float8;
+  }
+  layer.attention_norm = make_norm(builder, path, names_.input_norm, dims_.h, options_.compile);
+  layer.ffn_norm = make_norm(builder, path, names_.attention_norm, dims_.h, options_.compile);
   return layer;
 }
 
@@ -175,7 +181,7 @@ Tensor TorchtitanDecoder::run_layer(const Layer& layer, const Tensor& x) const {
 // backward half reads.
 Keep TorchtitanDecoder::kept() const {
   if (options_.checkpointing == Checkpointing::full) return {};
-  return {true, true, version_.cudnn_kept, true, options_.compile};
+  return {true, true, version_.cudnn_kept, true, options_.compile, true, version_.lists_abs};
 }
 
 // fully_shard's hooks are on the CheckpointWrapper: a recomputation does not run them again.
@@ -200,8 +206,8 @@ Tensor TorchtitanDecoder::embed(const Tensor& ids) const {
   return dtensor::embedding(tok_embeddings_.weight, ids, seat_, s_local_);
 }
 
-// Transformer.forward.
-Tensor TorchtitanDecoder::logits(const Tensor& ids) const {
+// Transformer.forward up to the output layer, which is of one unit with the norm.
+Tensor TorchtitanDecoder::decode(const Tensor& ids) const {
   ParameterUnits* const units = options_.units;
   if (units != nullptr) units->before_forward(kEmbeddingUnit, Tensor());
   Tensor h = embed(ids);
@@ -213,22 +219,12 @@ Tensor TorchtitanDecoder::logits(const Tensor& ids) const {
   }
   if (units != nullptr) h = units->before_forward(kHeadUnit, h);
   h = norm_.forward(h);
-  h = whole(h);
-  const Tape::In in(ids.tape(), Category::logits);
-  Tensor output = output_.forward(h);
-  if (units != nullptr) units->after_forward(kHeadUnit, output);
-  return output;
+  return whole(h);
 }
 
-// loss.py, cross_entropy_loss.
-Tensor TorchtitanDecoder::cross_entropy_loss(const Tensor& pred) const {
-  const Tape::Scope scope(pred.tape(), "loss");
-  const Tape::In in(pred.tape(), Category::logits);
-  const Tensor flat = reshape(pred, {tokens_of(pred), dims_.V}), labels = reshape(labels_, {tokens_of(labels_)});
-  if (options_.compile && version_.compiles_loss && options_.tp == 1) return compiled::cross_entropy(flat, labels);
-  const Tensor wide = to(flat, DType::f32);
-  if (options_.tp > 1) return dtensor::cross_entropy(wide, labels, seat_);
-  return nll_loss(log_softmax(wide), labels, Reduction::mean);
+Tensor TorchtitanDecoder::logits(const Tensor& hidden) const {
+  const Tape::In in(hidden.tape(), Category::logits);
+  return output_.forward(hidden);
 }
 
 Tensor TorchtitanDecoder::make_inputs(Tape& tape) {
@@ -240,15 +236,25 @@ Tensor TorchtitanDecoder::make_inputs(Tape& tape) {
 // the model widened itself.
 Tensor TorchtitanDecoder::forward(const Tensor& ids) {
   if (options_.units != nullptr) options_.units->before_forward(kRootUnit, Tensor());
-  Tensor pred = logits(ids);
+  Tensor pred = decode(ids);
+  ParameterUnits* const units = options_.units;
+  if (options_.loss == Loss::chunked && version_.chunks == TitanChunks::tokens) {
+    if (units != nullptr) {  // of whose modules one has not run: the root ends its pass (_force_complete_incomplete_states)
+      units->after_forward(kRootUnit, pred);
+      units->after_forward(kHeadUnit, pred);
+    }
+    return loss_by_chunks(pred);
+  }
+  pred = logits(pred);
+  if (units != nullptr) units->after_forward(kHeadUnit, pred);
   if (options_.keep_outputs) {
     const Tape::Scope scope(ids.tape(), names_.head);
     const Tape::In in(ids.tape(), Category::logits);
     pred = to(pred, DType::f32);
     outputs_ = ids.tape().detach(pred);
   }
-  if (options_.units != nullptr) options_.units->after_forward(kRootUnit, pred);
-  return cross_entropy_loss(pred);
+  if (units != nullptr) units->after_forward(kRootUnit, pred);
+  return options_.loss == Loss::chunked ? loss_of_logits_by_chunks(pred) : cross_entropy_loss(pred);
 }
 
 std::unique_ptr<Model> build_torchtitan(Tape& tape, const ModelConfig& config, const ModelOptions& options) {

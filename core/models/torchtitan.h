@@ -19,6 +19,11 @@ namespace ledger {
 // (PyTorch 2.9).
 enum class TitanNorm : std::uint8_t { own, written_out, fused };
 
+// What the loss in eighths takes apart: logits (chunked_cross_entropy_loss, March 2025), or the tokens before the output
+// layer (ChunkedLossWrapper, since April 2026).
+enum class TitanChunks : std::uint8_t { none, logits, tokens };
+inline constexpr std::uint64_t kTitanChunks = 8;
+
 // Where its versions differ in memory.
 struct TitanVersion {
   Stack stack;
@@ -28,6 +33,9 @@ struct TitanVersion {
   bool ends_in_root;   // embedding, norm and output layer belong to FSDP's root, and the last layer stays gathered
   bool compiles_loss;  // where it compiles the layers
   bool models_qwen3;
+  TitanChunks chunks;
+  bool keeps_float8;  // of weights, as torchao of its time
+  bool lists_abs;     // _save_list, from November 2024 to February 2025
 };
 
 // nullptr: `stack` is another's.
@@ -58,12 +66,13 @@ class TorchtitanDecoder : public Model {
     Tensor q, k;
   };
 
-  Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name, Dim size) const;
+  Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name, Dim size, bool compiled) const;
   Layer make_layer(ModuleBuilder& builder, std::size_t index) const;
   void make_rope_cache(Tape& tape);
   void note_cuts(Trace& trace) const;
 
-  Tensor logits(const Tensor& ids) const;
+  Tensor decode(const Tensor& ids) const;
+  Tensor logits(const Tensor& hidden) const;
   Tensor whole(const Tensor& x) const;
   Tensor own_part(const Tensor& x) const;
   Tensor embed(const Tensor& ids) const;
@@ -75,7 +84,10 @@ class TorchtitanDecoder : public Model {
   Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v) const;
   Heads rotate_complex(const Tensor& q, const Tensor& k) const;
   Heads rotate_halves(const Tensor& q, const Tensor& k) const;
+  Tensor cross_entropy(const Tensor& pred, const Tensor& labels, Reduction reduction) const;
   Tensor cross_entropy_loss(const Tensor& pred) const;
+  Tensor loss_of_logits_by_chunks(const Tensor& pred) const;
+  Tensor loss_by_chunks(const Tensor& hidden) const;
 
   const TitanVersion& version_;
   double eps_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/models/attention.h"
+#include "core/models/compiled.h"
 #include "core/models/names.h"
 
 namespace ledger {
@@ -90,7 +91,7 @@ TorchtuneDecoder::TorchtuneDecoder(Tape& tape, const ModelConfig& config, const 
     for (std::size_t i = 0; i < config.num_hidden_layers; ++i)
       layers_.push_back(make_layer(builder, i));
   }
-  norm_ = make_norm(builder, "", names_.final_norm);
+  norm_ = make_norm(builder, "", names_.final_norm, false);
   if (config.tie_word_embeddings) {  // TiedLinear
     output_.name = names_.head;
     output_.weight = tok_embeddings_.weight;
@@ -102,9 +103,9 @@ TorchtuneDecoder::TorchtuneDecoder(Tape& tape, const ModelConfig& config, const 
 }
 
 TorchtuneDecoder::Norm TorchtuneDecoder::make_norm(ModuleBuilder& builder, const std::string& path,
-                                                   const char* name) const {
+                                                   const char* name, bool compiled) const {
   const Tape::Scope scope(builder.tape(), name);
-  return {name, builder.parameter(path + name, {dims_.h}, Parameter::Role::norm, "scale"), eps_};
+  return {name, builder.parameter(path + name, {dims_.h}, Parameter::Role::norm, "scale"), eps_, compiled};
 }
 
 TorchtuneDecoder::Layer TorchtuneDecoder::make_layer(ModuleBuilder& builder, std::size_t index) const {
@@ -120,8 +121,9 @@ TorchtuneDecoder::Layer TorchtuneDecoder::make_layer(ModuleBuilder& builder, std
     layer.o = Linear::make(builder, at, names_.o, dims_.q_dim, dims_.h, false);
   }
   layer.mlp = FeedForward::make(builder, path, ModelConfig{}, names_, dims_.h, dims_.ffn);
-  layer.sa_norm = make_norm(builder, path, names_.input_norm);
-  layer.mlp_norm = make_norm(builder, path, names_.attention_norm);
+  layer.mlp.compiled = options_.compile;
+  layer.sa_norm = make_norm(builder, path, names_.input_norm, options_.compile);
+  layer.mlp_norm = make_norm(builder, path, names_.attention_norm, options_.compile);
   return layer;
 }
 
@@ -144,6 +146,7 @@ void TorchtuneDecoder::make_rope_cache(Tape& tape) {
 // x_fp32 has a name until the end; every step of the rest takes the last one's place.
 Tensor TorchtuneDecoder::Norm::forward(const Tensor& x) const {
   const Tape::Scope scope(x.tape(), name);
+  if (compiled) return fused_rms_norm(x, scale, eps);
   const Tensor x_fp32 = to(x, DType::f32);
   Tensor x_normed = pow(x_fp32, 2);
   x_normed = mean_last(x_normed);
@@ -246,7 +249,8 @@ std::vector<Tensor> TorchtuneDecoder::chunked_output(const Tensor& hidden) const
   return logits;
 }
 
-// nn.CrossEntropyLoss, once the model's forward and its names are gone.
+// nn.CrossEntropyLoss, once the model's forward and its names are gone. Never compiled: its recipes for one GPU let go
+// of what compile_loss() returns.
 Tensor TorchtuneDecoder::full_loss(const Tensor& ids) const {
   Tensor outputs = full_output(decode(ids));
   const Tape::Scope scope(ids.tape(), "loss");
@@ -268,7 +272,8 @@ Tensor TorchtuneDecoder::chunked_loss(const Tensor& ids) const {
     chunk = reshape(chunk, {tokens_of(chunk), dims_.V});
   Tensor total_loss;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    const Tensor loss = cross_entropy(logits[i], targets[i], Reduction::sum);
+    const Tensor loss = options_.compile ? compiled::cross_entropy(logits[i], targets[i])
+                                         : cross_entropy(logits[i], targets[i], Reduction::sum);
     total_loss = total_loss ? total_loss + loss : loss + 0.0;
   }
   return div(total_loss, total_elements);

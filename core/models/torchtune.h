@@ -2,7 +2,7 @@
 // together.
 //
 // Source: torchtune modules/{transformer,attention,position_embeddings,rms_norm,feed_forward}.py and
-// modules/loss/ce_chunked_output_loss.py (0.6). Scopes follow Python's, as in llama.h.
+// modules/loss/ce_chunked_output_loss.py, training/_compile.py (0.6). Scopes follow Python's, as in llama.h.
 #pragma once
 
 #include <vector>
@@ -31,6 +31,7 @@ class TorchtuneDecoder : public Model {
     const char* name = "";
     Tensor scale;
     double eps = 1e-6;
+    bool compiled = false;  // one kernel
     Tensor forward(const Tensor& x) const;
   };
   struct Layer {  // TransformerSelfAttentionLayer
@@ -39,7 +40,7 @@ class TorchtuneDecoder : public Model {
     Norm sa_norm, mlp_norm;
   };
 
-  Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name) const;
+  Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name, bool compiled) const;
   Layer make_layer(ModuleBuilder& builder, std::size_t index) const;
   void make_rope_cache(Tape& tape);
 

@@ -169,12 +169,37 @@ void Fsdp2::pre_backward(Group& group) {
   if (index > 0) unshard(groups_[post_forward_order_[index - 1]]);
 }
 
+// set_requires_gradient_sync() and set_reshard_after_backward(): accumulate_unsharded_grad_if_needed and, where nothing
+// is reduced, to_accumulated_grad_if_needed.
+void Fsdp2::sum_pieces(Group& group) {
+  const Aside aside(tape_, "fsdp.unsharded_gradients", Category::gradients);
+  for (Param& param : group.params) {
+    Tensor& gradient = param.unsharded.impl()->grad;
+    if (!gradient) continue;
+    if (param.summed) {
+      add_inplace(param.summed, gradient);
+      gradient.reset();
+    } else if (group.pieces == Pieces::some && gradient.dtype() != options_.reduce_dtype) {
+      param.summed = to(gradient, options_.reduce_dtype);
+      gradient.reset();
+    }
+  }
+}
+
+void Fsdp2::in_pieces(UnitId unit, Pieces pieces) {
+  Group& group = group_of(unit);
+  group.pieces = pieces;
+  if (pieces == Pieces::over) reshard(group);
+}
+
 void Fsdp2::post_backward(Group& group) {
   group.state = State::post_backward;
+  sum_pieces(group);
+  if (group.pieces == Pieces::some) return;
   std::vector<Param*> with_gradient;
   std::vector<Tensor> gradients;
   for (Param& param : group.params) {
-    Tensor& gradient = param.unsharded.impl()->grad;
+    Tensor& gradient = param.summed ? param.summed : param.unsharded.impl()->grad;
     if (!gradient) continue;
     with_gradient.push_back(&param);
     // FSDPParam's unsharded_grad_data: partial sums over tensor-parallel ranks, of what these do not cut, are made
@@ -183,7 +208,7 @@ void Fsdp2::post_backward(Group& group) {
     gradients.push_back(partial ? dtensor::sum_of_ranks(gradient) : gradient);
     gradient.reset();
   }
-  reshard(group);
+  if (group.pieces == Pieces::over) reshard(group);
   if (!gradients.empty()) reduce(with_gradient, gradients);
 }
 

@@ -33,12 +33,14 @@ class Fsdp2 : public ParameterUnits {
   Tensor packed(const std::string& name, Bytes bytes, const FillCodes& fill) override;
   Tensor before_forward(UnitId unit, const Tensor& input) override;
   void after_forward(UnitId unit, const Tensor& output) override;
+  void in_pieces(UnitId unit, Pieces pieces) override;
 
  private:
   enum class State : std::uint8_t { idle, forward, pre_backward, post_backward };
   struct Param {
     Tensor shard;      // this rank's, padded: ceil(rows / world) rows
     Tensor unsharded;  // without memory while resharded
+    Tensor summed;     // gradients of pieces, in the dtype in which they are reduced
     std::uint64_t shard_elements = 0;
   };
   struct Group {
@@ -46,6 +48,7 @@ class Fsdp2 : public ParameterUnits {
     State state = State::idle;
     bool in_backward = false;  // FSDPState's own: recomputation must not gather again
     bool gathered = false;
+    Pieces pieces = Pieces::over;
     Tensor all_gather;                              // pending output
     std::vector<std::size_t> post_forward_indices;  // into post_forward_order_
   };
@@ -59,6 +62,7 @@ class Fsdp2 : public ParameterUnits {
   void reshard(Group& group);
   void pre_backward(Group& group);
   void post_backward(Group& group);
+  void sum_pieces(Group& group);
   void reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradients);
   void keep_gradients(const std::vector<Param*>& params, Tensor reduced);
   void end_of_backward();

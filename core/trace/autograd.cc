@@ -211,7 +211,7 @@ std::vector<Tape::Suspended> Tape::count_dependencies(Node* root) {
   return suspended;
 }
 
-void Tape::backward(const Tensor& root) {
+void Tape::backward(const Tensor& root, Pass pass) {
   Node* const root_node = root.impl()->grad_fn;
   if (root_node == nullptr) return;
   const NoGrad no_grad(*this);
@@ -224,7 +224,7 @@ void Tape::backward(const Tensor& root) {
     scope_ = scope;
   }
   backward_from(root, seed);
-  end_backward();
+  if (pass == Pass::whole) end_backward();
   in_backward_ = false;
 }
 

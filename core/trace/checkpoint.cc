@@ -117,6 +117,10 @@ bool keeps(const Keep& keep, OpKind op) {
       return keep.cudnn;
     case OpKind::reduce_scatter:
       return keep.sums;
+    case OpKind::largest:
+      return keep.largest;
+    case OpKind::absolute:
+      return keep.absolute;
     default:
       return false;
   }

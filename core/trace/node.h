@@ -29,11 +29,12 @@ struct Keep {
   bool attention = false, cudnn = false;  // cuDNN's kernel stands alone in lists
   bool sums = false;                      // of reduce-scatters
   bool needed_alone = false;              // compiled: nothing from which no saved tensor is computed
+  bool largest = false, absolute = false;  // of float8 casts
 };
 
 // Attention and every other matrix product: torchtitan's default selective checkpointing. Source: torchtitan
 // distributed/activation_checkpoint.py, SelectiveAC; torch/_functorch/partitioners.py, get_default_op_list.
-inline constexpr Keep kComputeIntensive{true, true, true, true, false};
+inline constexpr Keep kComputeIntensive{true, true, true, true};
 
 // One checkpointed region (torch.utils.checkpoint). use_reentrant=False: saved tensors are dropped in forward and made
 // again by running `recompute` when the first of them is asked for. use_reentrant=True: `region` runs without a graph

@@ -196,7 +196,10 @@ namespace ledger {
   X(gemm_4bit, "gemm_4bit")             /* out0[..,out] = in0[..,in] times the weight [out,in] that dequantise makes of in1 = packed, in2 = scales (fp32, or u8 with in4 = offset, in5 = absmax2, in6 = map) and in3 = code, plus a bias, if one is the last input; no weight is stored */ \
   X(compiled, "triton_")                /* a kernel of torch.compile's, several operators in one; shapes only */ \
   X(cache_quantise, "quantize_affine")  /* a step of quanto's 4-bit quantisation of cached keys or values, or of its inverse; shapes only */ \
-  X(int8_linear, "int8_linear")         /* a step of an LLM.int8 weight or product; shapes only */
+  X(int8_linear, "int8_linear")         /* a step of an LLM.int8 weight or product; shapes only */ \
+  X(absolute, "abs")                    /* |in0|; these three belong to float8 products: shapes only */ \
+  X(largest, "max")                     /* a scalar of in0 */ \
+  X(float8, "float8")                   /* a step of a cast to float8, or a copy of its result; bits are u8 */
 // clang-format on
 
 // A target of this value counts for nothing: torch.nn.functional.cross_entropy's default ignore_index.

@@ -87,8 +87,9 @@ class Tape {
   void remake(const Tensor& tensor, std::function<Tensor()> again);
 
   // d(root)/d(leaves), added to their .grad. Source: engine.cpp (evaluate_function, validate_outputs),
-  // input_buffer.cpp.
-  void backward(const Tensor& root);
+  // input_buffer.cpp. `within` a forward pass, whose hooks wait for a later one.
+  enum class Pass : std::uint8_t { whole, within };
+  void backward(const Tensor& root, Pass pass = Pass::whole);
 
   // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until
   // then.

@@ -75,7 +75,9 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.keep_outputs = recipe.keep_outputs;
   model.loss = recipe.loss;
   model.liger = recipe.liger;
+  model.grad_accum = recipe.grad_accum;
   model.compile = recipe.compile;
+  model.float8 = recipe.float8;
   model.tp = recipe.tp;
   model.tp_rank = mesh_of(recipe).place(options.rank, Axis::tensor);
   model.cp = recipe.cp;

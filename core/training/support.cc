@@ -250,9 +250,14 @@ constexpr Refusal kRefusals[] = {
        return r.liger && r.checkpointing == Checkpointing::selective;
      }},
     {"compile", "compile_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return r.compile && !is_torchtitan(r.stack); }},
+     [](const ModelConfig&, const Recipe& r) {
+       return r.compile && r.stack != Stack::torchtune && !is_torchtitan(r.stack);
+     }},
     {"float8", "float8_not_modelled",
-     [](const ModelConfig&, const Recipe& r) { return r.float8 && (!r.compile || !is_torchtitan(r.stack)); }},
+     [](const ModelConfig&, const Recipe& r) {
+       const bool uncompiled = !r.compile && (r.tp != 1 || r.precision == Precision::amp_bf16);
+       return r.float8 && (uncompiled || !is_torchtitan(r.stack));
+     }},
     {"fsdp", "fsdp_needs_ranks",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && times(r.dp, r.cp) < 2; }},
     {"fsdp", "parallelism_not_modelled",
@@ -302,7 +307,7 @@ constexpr Refusal kRefusals[] = {
      }},
     {"loss", "titan_units_need_the_head_called",
      [](const ModelConfig&, const Recipe& r) {
-       return r.fsdp != 0 && r.units == Units::titan && r.loss != Loss::full;
+       return r.fsdp != 0 && r.units == Units::titan && r.loss != Loss::full && !is_torchtitan(r.stack);
      }},
     {"optimizer", "optimizer_not_for_shards",
      [](const ModelConfig&, const Recipe& r) {

@@ -34,7 +34,20 @@ constexpr Refusal kTorchtitanRefusals[] = {
      [](const ModelConfig&, const Recipe& r) {
        return r.checkpointing == Checkpointing::full_reentrant || r.checkpointing == Checkpointing::offload;
      }},
-    {"loss", "torchtitan_loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full; }},
+    {"loss", "torchtitan_loss_not_modelled",
+     [](const ModelConfig&, const Recipe& r) {
+       const TitanChunks chunks = titan_version(r.stack)->chunks;
+       // DDP's hooks would see the output layer's gradient eight times.
+       const bool replicated = r.dp != 1 && r.fsdp == 0;
+       const bool computed = chunks == TitanChunks::tokens ? !replicated : chunks == TitanChunks::logits && r.tp == 1;
+       return r.loss != Loss::full && !(r.loss == Loss::chunked && computed);
+     }},
+    {"seq", "torchtitan_chunks_are_equal",
+     [](const ModelConfig&, const Recipe& r) {
+       const bool of_all = titan_version(r.stack)->chunks == TitanChunks::tokens;
+       const std::uint64_t tokens = of_all ? times(r.batch, r.seq / r.cp) : r.seq / r.cp;
+       return r.loss == Loss::chunked && tokens % kTitanChunks != 0;
+     }},
     {"keep_outputs", "stack_drops_outputs",
      [](const ModelConfig&, const Recipe& r) {
        return r.keep_outputs && (r.stack != Stack::torchtitan_0_0_2 || r.tp != 1);

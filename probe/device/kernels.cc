@@ -178,6 +178,9 @@ constexpr KernelRow kRows[] = {
     {OpKind::gemm_4bit, gemm_4bit},
     {OpKind::cache_quantise, nullptr},
     {OpKind::int8_linear, nullptr},
+    {OpKind::absolute, nullptr},
+    {OpKind::largest, nullptr},
+    {OpKind::float8, nullptr},
     {OpKind::vector_norm, vector_norm},
     {OpKind::adamw, adamw},
 };

@@ -179,6 +179,9 @@ constexpr KernelRow kRows[] = {
     {OpKind::gemm_4bit, gemm_4bit},
     {OpKind::cache_quantise, not_computed},
     {OpKind::int8_linear, not_computed},
+    {OpKind::absolute, not_computed},
+    {OpKind::largest, not_computed},
+    {OpKind::float8, not_computed},
     {OpKind::vector_norm, vector_norm},
     {OpKind::adamw, adamw},
 };

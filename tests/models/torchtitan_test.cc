@@ -198,6 +198,126 @@ TEST(Torchtitan, LogProbabilitiesAloneWaitForBackward) {
   EXPECT_EQ(sum, kT * kV * 4 + 4 + 4) << "log-probabilities, the loss and its divisor";
 }
 
+Settings in_float8(const char* stack, const char* checkpointing) {
+  return {{"stack", stack}, {"float8", "true"}, {"checkpointing", checkpointing}};
+}
+
+// Uncompiled, torchao of the time kept each weight's float8 form, 1 byte a parameter, and its scale; later it casts
+// again. Inputs are saved in 16 bits either way, once for products that share one.
+TEST(Torchtitan, EagerFloat8KeptTheWeightsFloat8Form) {
+  for (const auto& [stack, kept] : std::map<const char*, Bytes>{
+           {"torchtitan", 0}, {"torchtitan-0.1", kMatrices + 7 * 4}, {"torchtitan-0.0.2", kMatrices + 7 * 4}}) {
+    EXPECT_EQ(kept_by_a_layer(in_float8(stack, "none")), kept_by_a_layer({{"stack", stack}}) + kept) << stack;
+    EXPECT_EQ(kept_by_a_layer(in_float8(stack, "full")), kT * 2 * kH) << stack;
+  }
+}
+
+// Its list has the largest element of each operand (2 bytes), and had the absolute values it is found among: of the
+// weights, and of what wq, wk, wv, w1 and w3 read (H each), wo (H) and w2 (F).
+TEST(Torchtitan, SelectiveCheckpointingKeptAbsoluteValues) {
+  const Bytes largest = 7 * 2 * 2, absolute = 2 * kMatrices + kT * 2 * (6 * kH + kF);
+  for (const auto& [stack, kept] : std::map<const char*, Bytes>{
+           {"torchtitan", largest}, {"torchtitan-0.1", largest}, {"torchtitan-0.0.2", largest + absolute}}) {
+    const Bytes without = kept_by_a_layer({{"stack", stack}, {"checkpointing", "selective"}});
+    EXPECT_EQ(kept_by_a_layer(in_float8(stack, "selective")), without + kept) << stack;
+  }
+}
+
+// Of T x F: w2's input, cast in forward and in backward and turned for the weight's product; the gradients of w1's and
+// w3's results, cast for each of two products and turned for one.
+TEST(Torchtitan, EagerFloat8CastsForEveryProduct) {
+  const Trace trace = traced(1, in_float8("torchtitan-0.0.2", "none"));
+  const auto casts = std::count_if(trace.storages.begin(), trace.storages.end(), [](const StorageInfo& storage) {
+    return storage.dtype == DType::u8 && storage.shape.numel() == kT * kF;
+  });
+  EXPECT_EQ(casts, 3 + 2 * 3);
+}
+
+// How many bytes of tensors of `elements` numbers are alive at once, of the loss.
+Bytes most_of_loss(const Trace& trace, std::uint64_t elements) {
+  Bytes now = 0, most = 0;
+  for (const Event& event : trace.events) {
+    if (event.type != EventType::alloc && event.type != EventType::free) continue;
+    const StorageInfo& storage = trace.storages[event.id];
+    if (storage.category != Category::logits || storage.shape.numel() != elements) continue;
+    now = event.type == EventType::alloc ? now + storage.bytes : now - storage.bytes;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+Settings by_chunks(const char* stack, const char* compile = "false") {
+  return {{"stack", stack}, {"loss", "chunked"}, {"compile", compile}};
+}
+
+// An eighth of the tokens: the name `logits` holds 2 bytes a logit through backward, which has the log-probabilities
+// and two gradients of 4 bytes beside it; compiled, the gradient of 2.
+TEST(Torchtitan, TheChunkedLossHoldsLogitsOfAnEighth) {
+  EXPECT_EQ(most_of_loss(traced(1, by_chunks("torchtitan")), kT / 8 * kV), kT / 8 * kV * (2 + 3 * 4));
+  EXPECT_EQ(most_of_loss(traced(1, by_chunks("torchtitan", "true")), kT / 8 * kV), kT / 8 * kV * (2 + 2));
+  EXPECT_EQ(most_of_loss(traced(1, by_chunks("torchtitan")), kT * kV), 0u);
+}
+
+// Between the passes the head is over: its gradient waits, as does that of the hidden states in 16 bits. No chunk, no
+// fp32 buffer, and not the hidden states themselves, whose product has been differentiated.
+TEST(Torchtitan, TheChunkedLossLeavesTheGradientOfHiddenStates) {
+  const Trace trace = traced(1, by_chunks("torchtitan"));
+  std::map<StorageId, Category> alive;
+  for (const Event& event : trace.events) {
+    if (event.type == EventType::mark && trace.phases[event.id] == "step1.backward") break;
+    if (event.type == EventType::alloc || event.type == EventType::label) alive[event.id] = event.category;
+    if (event.type == EventType::free) alive.erase(event.id);
+  }
+  std::map<Category, Bytes> sums;
+  for (const auto& [id, category] : alive)
+    sums[category] += trace.storages[id].bytes;
+  EXPECT_EQ(sums[Category::logits], kT * kH * 2 + 4) << "the gradient of the hidden states, and the loss";
+  EXPECT_EQ(sums[Category::gradients], kV * kH * 2);
+  EXPECT_EQ(sums[Category::activation_gradients], 0u);
+}
+
+// Old: log-probabilities of all chunks wait (4 bytes a logit), beside them one chunk's 16-bit copy where two sequences'
+// eighths do not lie together. Their gradients, 2 bytes a logit, wait for each other and are joined.
+TEST(Torchtitan, LogitsTakenInEighthsStayWhole) {
+  const Trace trace = traced(1, by_chunks("torchtitan-0.0.2"));
+  Bytes now = 0, after_forward = 0, most = 0;
+  bool forward = true;
+  for (const Event& event : trace.events) {
+    if (event.type == EventType::mark && trace.phases[event.id] == "step1.backward") {
+      after_forward = now;
+      forward = false;
+    }
+    if (event.type != EventType::alloc && event.type != EventType::free) continue;
+    const StorageInfo& storage = trace.storages[event.id];
+    const std::uint64_t elements = storage.shape.numel();
+    const bool of_logits = elements == kT * kV || elements == kT / 8 * kV;
+    if (storage.category != Category::logits || !of_logits) continue;
+    now = event.type == EventType::alloc ? now + storage.bytes : now - storage.bytes;
+    if (!forward) most = std::max(most, now);
+  }
+  EXPECT_EQ(after_forward, kT * kV * 4);
+  EXPECT_EQ(most, kT * kV * 4 + kT / 8 * kV * 2 * 4) << "at the first chunk: two gradients of 4 bytes";
+}
+
+// Under FSDP the head is gathered with its norm, stays for the eighths, is reduced by itself and gathered again for the
+// norm's backward.
+TEST(Torchtitan, TheChunkedLossReducesTheHeadFirst) {
+  Settings settings = by_chunks("torchtitan");
+  for (const auto& more : Settings{{"precision", "fp32"}, {"fsdp", "2"}, {"dp", "2"}, {"units", "titan"}})
+    settings.push_back(more);
+  const Trace trace = traced(3, settings);
+  const auto ops = count_ops(trace);
+  EXPECT_EQ(ops.at(OpKind::all_gather), 5 + 5);
+  EXPECT_EQ(ops.at(OpKind::reduce_scatter), 6) << "head, norm, three layers, embedding";
+  std::size_t summed = 0;
+  for (const StorageInfo& storage : trace.storages) {
+    if (trace.names[storage.scope] != "fsdp.unsharded_gradients") continue;
+    ++summed;
+    EXPECT_EQ(storage.bytes, kV * kH * 4) << "the whole output layer's, in reduce_dtype";
+  }
+  EXPECT_EQ(summed, 1u);
+}
+
 // Shards: hooks are outside the checkpointed layer, so a recomputation gathers nothing.
 TEST(Torchtitan, UnitsFollowTheVersion) {
   const auto gathers = [](const Settings& settings) { return count_ops(traced(3, settings))[OpKind::all_gather]; };

@@ -223,6 +223,27 @@ TEST(Stacks, TorchtitanComputesTheSameInEveryVersionAndRecomputed) {
   }
 }
 
+// Of full logits or of tokens: losses by chunks are sums in another order.
+TEST(Stacks, TorchtitansChunkedLossesAreTheSameFunction) {
+  for (const char* config : {tiny::kLlama, tiny::kTied}) {
+    for (const auto& [stack, precision] : {std::pair(Stack::torchtitan, Precision::fp32),
+                                           std::pair(Stack::torchtitan, Precision::amp_bf16),
+                                           std::pair(Stack::torchtitan_0_0_2, Precision::fp32)}) {
+      Recipe recipe;
+      recipe.precision = precision;
+      recipe.stack = stack;
+      recipe.grad_accum = 2;
+      const HostRun full = run(config, recipe, 1);
+      recipe.loss = Loss::chunked;
+      const HostRun chunked = run(config, recipe, 1);
+      EXPECT_NEAR(chunked.losses[0], full.losses[0], 2e-6);
+      expect_near_gradients(full, chunked, precision == Precision::fp32 ? 1e-5 : 2e-2);
+      recipe.checkpointing = Checkpointing::full;
+      expect_same(chunked, run(config, recipe, 1));
+    }
+  }
+}
+
 // sdpa with the window's mask as a bias, beside eager attention, which adds the same mask to its scores.
 TEST(Attention, AFullSlidingWindowIsTheSameFunctionEagerOrFused) {
   const char* windowed =

@@ -111,7 +111,23 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
        "checkpointing",
        "full-reentrant",
        "torchtitan_checkpointing_not_modelled"},
-      {"chunks", {{"loss", "chunked"}}, "loss", "chunked", "torchtitan_loss_not_modelled"},
+      {"Liger", {{"loss", "fused_linear"}}, "loss", "fused_linear", "torchtitan_loss_not_modelled"},
+      {"float8 cut",
+       {{"float8", "true"}, {"tp", "2"}, {"sequence_parallel", "true"}},
+       "float8",
+       "true",
+       "float8_not_modelled"},
+      {"float8 under autocast",
+       {{"float8", "true"}, {"precision", "amp-bf16"}},
+       "float8",
+       "true",
+       "float8_not_modelled"},
+      {"chunks under DDP",
+       {{"loss", "chunked"}, {"dp", "2"}},
+       "loss",
+       "chunked",
+       "torchtitan_loss_not_modelled"},
+      {"uneven chunks", {{"loss", "chunked"}, {"seq", "12"}}, "seq", "12", "torchtitan_chunks_are_equal"},
       {"outputs", {{"keep_outputs", "true"}}, "keep_outputs", "true", "stack_drops_outputs"},
       {"another's units", {{"fsdp", "2"}, {"dp", "2"}}, "units", "layers", "torchtitan_has_units_of_its_own"},
       {"uneven heads", {{"tp", "4"}, {"sequence_parallel", "true"}}, "tp", "4", "tp_cuts_heads_and_width"},
@@ -148,6 +164,17 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
   };
   for (const Refused& c : torchtitan)
     expect_refused(torchtitan_configs().front().config, c, "torchtitan");
+  expect_refused(torchtitan_configs().front().config,
+                 {"cut chunks",
+                  {{"loss", "chunked"}, {"tp", "2"}, {"sequence_parallel", "true"}},
+                  "loss",
+                  "chunked",
+                  "torchtitan_loss_not_modelled"},
+                 "torchtitan-0.0.2");
+  for (const char* stack : {"torchtitan-0.2.0", "torchtitan-0.1"}) {
+    expect_refused(torchtitan_configs().front().config,
+                   {"chunks", {{"loss", "chunked"}}, "loss", "chunked", "torchtitan_loss_not_modelled"}, stack);
+  }
   for (const Refused& c : torchtune)
     expect_refused(torchtune_configs().front().config, c, "torchtune");
   for (const Refused& c : native)

@@ -274,6 +274,18 @@ constexpr Shared kShared[] = {
        tensor(r, 4);
        r.checkpointing = Checkpointing::selective;
      }},
+    {"tp4_chunked", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 4);
+       r.loss = Loss::chunked;
+     }},
+    {"tp2_fsdp2_chunked", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 2);
+       sharded(r);
+       r.loss = Loss::chunked;
+       r.checkpointing = Checkpointing::full;
+     }},
     {"tp2_qwen3", kCuttableQwen3, [](Recipe& r) { tensor(r, 2); }},
     {"tp4_qwen3", kCuttableQwen3, [](Recipe& r) { tensor(r, 4); }},
     {"tp2_v0_1", kCuttable,
@@ -415,6 +427,24 @@ constexpr Shared kShared[] = {
        r.attention = Attention::sdpa;
        r.fsdp = 2;
        r.units = Units::titan;
+     }},
+    {"fsdp2_torchtitan_chunked", kOdd,
+     [](Recipe& r) {
+       r.stack = Stack::torchtitan;
+       r.attention = Attention::sdpa;
+       r.loss = Loss::chunked;
+       r.seq = 8;
+       sharded(r);
+     }},
+    {"fsdp2_torchtitan_chunked_accumulated", kOdd,
+     [](Recipe& r) {
+       r.stack = Stack::torchtitan;
+       r.attention = Attention::sdpa;
+       r.loss = Loss::chunked;
+       r.seq = 8;
+       r.grad_accum = 2;
+       r.checkpointing = Checkpointing::full;
+       sharded(r);
      }},
     {"fsdp1", kOdd, [](Recipe& r) { r.fsdp = 1; }},
     {"fsdp1_kept", tiny::kQwen2,
