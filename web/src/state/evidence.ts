@@ -33,5 +33,6 @@ export const PUBLISHED: Readonly<Record<string, Spread>> = {
   'hf-4 many': { runs: 1, low: -0.117134, high: 0 },
   'hf-4 one': { runs: 14, low: -0.232909, high: 0.02919 },
   'megatron many': { runs: 16, low: -0.070412, high: 0.000353 },
-  'torchtitan many': { runs: 48, low: -0.058508, high: 0.216181 },
+  'torchtitan many': { runs: 50, low: -0.058508, high: 0.223744 },
+  'torchtune one': { runs: 2, low: 0, high: 0.023541 },
 };
