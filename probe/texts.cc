@@ -141,7 +141,8 @@ constexpr Reason kReasons[] = {
     {"torchtitan_checkpointing_not_modelled",
      "of torchtitan's checkpointing, none, full and selective (per operator) are modelled"},
     {"torchtitan_loss_not_modelled",
-     "of torchtitan's losses, cross-entropy over full logits is modelled, and in chunks with torchtitan (not under DDP) "
+     "of torchtitan's losses, cross-entropy over full logits is modelled, and in chunks with torchtitan (not under "
+     "DDP) "
      "and, without tensor parallelism, with 0.0.2"},
     {"torchtitan_chunks_are_equal", "torchtitan's chunked loss wants a number of tokens that 8 divides"},
     {"torchtitan_has_units_of_its_own", "torchtitan shards in units of its own: units titan, before 0.2 units layers"},
@@ -152,7 +153,8 @@ constexpr Reason kReasons[] = {
      "torchtitan's tensor parallelism always cuts the sequence, too; set sequence_parallel with tp, and only with it"},
     {"torchtitan_cp_shards",
      "with torchtitan's context parallelism the ranks of a sequence share FSDP's shards; set fsdp to 2"},
-    {"float8_not_modelled", "float8 is modelled for the torchtitan stacks alone; uncompiled, without autocast and tensor parallelism"},
+    {"float8_not_modelled",
+     "float8 is modelled for the torchtitan stacks alone; uncompiled, without autocast and tensor parallelism"},
     {"chunks_need_a_token_each", "torchtune cuts each sequence into 8 chunks, which need a token each"},
     {"stack_drops_outputs", "this stack lets the outputs go before backward"},
     {"torchtune_shards_not_modelled", "torchtune on several GPUs is not modelled yet; stack hf is"},

@@ -19,11 +19,11 @@ struct FeedForward {
   const char* name = "mlp";
   Feed feed = Feed::gated;
   Act act = Act::silu;
-  double dropout = 0;  // of the result
-  bool liger = false;  // LigerSwiGLUMLP in its place
+  double dropout = 0;     // of the result
+  bool liger = false;     // LigerSwiGLUMLP in its place
   bool compiled = false;  // gated only: silu and the product are one kernel
-  Linear gate;         // gated only
-  Linear up;           // gated_fused: gate and up side by side
+  Linear gate;            // gated only
+  Linear up;              // gated_fused: gate and up side by side
   Linear down;
 
   static FeedForward make(ModuleBuilder& builder, const std::string& path, const ModelConfig& config,

@@ -1,5 +1,5 @@
-// linear_float8.cc - torchao's Float8Linear in eager mode, scaled by each tensor's largest element. Sizes only; no executor
-// computes it.
+// linear_float8.cc - torchao's Float8Linear in eager mode, scaled by each tensor's largest element. Sizes only; no
+// executor computes it.
 //
 // Sources: torchao float8/float8_linear.py (matmul_with_hp_or_float8_args), float8_scaling_utils.py, float8_utils.py,
 // float8_tensor.py, float8_ops.py (preprocess_addmm): 463a87274 (January 2025) and f5b55675f (July 2025), from which on

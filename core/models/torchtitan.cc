@@ -239,7 +239,8 @@ Tensor TorchtitanDecoder::forward(const Tensor& ids) {
   Tensor pred = decode(ids);
   ParameterUnits* const units = options_.units;
   if (options_.loss == Loss::chunked && version_.chunks == TitanChunks::tokens) {
-    if (units != nullptr) {  // of whose modules one has not run: the root ends its pass (_force_complete_incomplete_states)
+    // One of the unit's modules has not run: the root ends its pass (_force_complete_incomplete_states).
+    if (units != nullptr) {
       units->after_forward(kRootUnit, pred);
       units->after_forward(kHeadUnit, pred);
     }

@@ -19,8 +19,8 @@ namespace ledger {
 // (PyTorch 2.9).
 enum class TitanNorm : std::uint8_t { own, written_out, fused };
 
-// What the loss in eighths takes apart: logits (chunked_cross_entropy_loss, March 2025), or the tokens before the output
-// layer (ChunkedLossWrapper, since April 2026).
+// What the loss in eighths takes apart: logits (chunked_cross_entropy_loss, March 2025), or the tokens before the
+// output layer (ChunkedLossWrapper, since April 2026).
 enum class TitanChunks : std::uint8_t { none, logits, tokens };
 inline constexpr std::uint64_t kTitanChunks = 8;
 

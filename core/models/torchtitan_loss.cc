@@ -70,7 +70,8 @@ Tensor TorchtitanDecoder::loss_by_chunks(const Tensor& hidden) const {
     pred = logits(units != nullptr ? units->before_forward(kHeadUnit, chunk) : chunk);
     loss = div(cross_entropy(pred, slice(labels, 0, i * each.size, each), Reduction::sum), valid);
     total = total + tape.detach(loss);
-    if (options_.grad_accum != 1) loss = loss / static_cast<double>(options_.grad_accum);  // of all micro-batches' tokens
+    // The tokens are those of all micro-batches.
+    if (options_.grad_accum != 1) loss = loss / static_cast<double>(options_.grad_accum);
     tape.backward(loss, Tape::Pass::within);
     {
       const Tape::NoGrad no_grad(tape);

@@ -102,8 +102,8 @@ TorchtuneDecoder::TorchtuneDecoder(Tape& tape, const ModelConfig& config, const 
   tape.trace().vocab_size = config.vocab_size;
 }
 
-TorchtuneDecoder::Norm TorchtuneDecoder::make_norm(ModuleBuilder& builder, const std::string& path,
-                                                   const char* name, bool compiled) const {
+TorchtuneDecoder::Norm TorchtuneDecoder::make_norm(ModuleBuilder& builder, const std::string& path, const char* name,
+                                                   bool compiled) const {
   const Tape::Scope scope(builder.tape(), name);
   return {name, builder.parameter(path + name, {dims_.h}, Parameter::Role::norm, "scale"), eps_, compiled};
 }

@@ -26,9 +26,9 @@ using BackwardRule = void (*)(Node& node, const Gradients& in, Gradients& out);
 // What a checkpointed region keeps besides its inputs: results that are not computed again.
 struct Keep {
   bool every_other_product = false;
-  bool attention = false, cudnn = false;  // cuDNN's kernel stands alone in lists
-  bool sums = false;                      // of reduce-scatters
-  bool needed_alone = false;              // compiled: nothing from which no saved tensor is computed
+  bool attention = false, cudnn = false;   // cuDNN's kernel stands alone in lists
+  bool sums = false;                       // of reduce-scatters
+  bool needed_alone = false;               // compiled: nothing from which no saved tensor is computed
   bool largest = false, absolute = false;  // of float8 casts
 };
 

@@ -226,9 +226,9 @@ TEST(Stacks, TorchtitanComputesTheSameInEveryVersionAndRecomputed) {
 // Of full logits or of tokens: losses by chunks are sums in another order.
 TEST(Stacks, TorchtitansChunkedLossesAreTheSameFunction) {
   for (const char* config : {tiny::kLlama, tiny::kTied}) {
-    for (const auto& [stack, precision] : {std::pair(Stack::torchtitan, Precision::fp32),
-                                           std::pair(Stack::torchtitan, Precision::amp_bf16),
-                                           std::pair(Stack::torchtitan_0_0_2, Precision::fp32)}) {
+    for (const auto& [stack, precision] :
+         {std::pair(Stack::torchtitan, Precision::fp32), std::pair(Stack::torchtitan, Precision::amp_bf16),
+          std::pair(Stack::torchtitan_0_0_2, Precision::fp32)}) {
       Recipe recipe;
       recipe.precision = precision;
       recipe.stack = stack;
