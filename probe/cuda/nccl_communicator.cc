@@ -208,12 +208,12 @@ bool NcclCommunicator::all_to_all(const RankBuffer& out, const RankBuffer& in) {
   });
 }
 
-bool NcclCommunicator::send(const RankBuffer& buffer, std::uint64_t to) {
+bool NcclCommunicator::send(const RankBuffer& buffer, std::uint64_t to, std::uint32_t) {
   const Message one{buffer, to, true};
   return messages(std::span(&one, 1));
 }
 
-bool NcclCommunicator::receive(const RankBuffer& buffer, std::uint64_t from) {
+bool NcclCommunicator::receive(const RankBuffer& buffer, std::uint64_t from, std::uint32_t) {
   const Message one{buffer, from, false};
   return messages(std::span(&one, 1));
 }

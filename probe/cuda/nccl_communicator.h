@@ -27,8 +27,8 @@ class NcclCommunicator : public Communicator {
   bool reduce_scatter(const RankBuffer& whole, const RankBuffer& part, ReduceOp op) override;
   bool broadcast(const RankBuffer& buffer, std::uint64_t root) override;
   bool all_to_all(const RankBuffer& out, const RankBuffer& in) override;
-  bool send(const RankBuffer& buffer, std::uint64_t to) override;
-  bool receive(const RankBuffer& buffer, std::uint64_t from) override;
+  bool send(const RankBuffer& buffer, std::uint64_t to, std::uint32_t tag) override;  // NCCL has no tags
+  bool receive(const RankBuffer& buffer, std::uint64_t from, std::uint32_t tag) override;
   bool messages(std::span<const Message> batch) override;
   std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) override;
   void abort(const std::string& why) override;

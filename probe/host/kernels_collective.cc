@@ -78,13 +78,15 @@ void all_to_all(KernelCall& call) {
 void send(KernelCall& call) {
   if (!is_dense(call.in[0])) call.error = kNotDense;
   if (call.error != nullptr) return;
-  report(call, call.ranks->send(buffer_of(call.in[0]), static_cast<std::uint64_t>(call.attr.i[0])));
+  report(call, call.ranks->send(buffer_of(call.in[0]), static_cast<std::uint64_t>(call.attr.i[0]),
+                                static_cast<std::uint32_t>(call.attr.i[1])));
 }
 
 void receive(KernelCall& call) {
   if (!is_dense(call.out[0])) call.error = kNotDense;
   if (call.error != nullptr) return;
-  report(call, call.ranks->receive(buffer_of(call.out[0]), static_cast<std::uint64_t>(call.attr.i[0])));
+  report(call, call.ranks->receive(buffer_of(call.out[0]), static_cast<std::uint64_t>(call.attr.i[0]),
+                                   static_cast<std::uint32_t>(call.attr.i[1])));
 }
 
 }  // namespace ledger::host

@@ -50,9 +50,10 @@ class Communicator {
   virtual bool broadcast(const RankBuffer& buffer, std::uint64_t root) = 0;
   // As many equal pieces as ranks: piece r goes to rank r, and comes from it.
   virtual bool all_to_all(const RankBuffer& out, const RankBuffer& in) = 0;
-  // Returns when `buffer` may be used again; what it held may still be on its way.
-  virtual bool send(const RankBuffer& buffer, std::uint64_t to) = 0;
-  virtual bool receive(const RankBuffer& buffer, std::uint64_t from) = 0;
+  // Returns when `buffer` may be used again; what it held may still be on its way. Messages of one tag are received in
+  // the order in which they were sent; one of another tag may wait for its turn.
+  virtual bool send(const RankBuffer& buffer, std::uint64_t to, std::uint32_t tag = 0) = 0;
+  virtual bool receive(const RankBuffer& buffer, std::uint64_t from, std::uint32_t tag = 0) = 0;
   // Several at once: where a message cannot wait for its receiver, two ranks that send to each other must receive, too.
   virtual bool messages(std::span<const Message> batch) {
     for (const Message& one : batch) {

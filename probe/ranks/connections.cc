@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4D4C4458;  // "MLDX"
 constexpr std::uint32_t kData = 1, kAbort = 2;
-constexpr std::uint64_t kMostReason = 4096;
+constexpr std::uint64_t kMostReason = 4096, kMostKept = std::uint64_t{1} << 40;
 constexpr double kAbortSeconds = 1;
 constexpr int kDrainMs = 5;
 
@@ -36,7 +36,7 @@ bool Connections::exchange() {
   if (!failure_->empty()) return false;
   for (Peer& p : peers_) {
     p.out_at = p.in_at = 0;
-    if (!p.out.empty()) p.out_head = {kMagic, kData, p.sent++, p.out.size()};
+    if (!p.out.empty()) p.out_head = {kMagic, kData, p.sent++, p.out.size(), kCollective};
   }
   bool well = true;
   std::vector<std::size_t> ready;
@@ -68,10 +68,26 @@ void Connections::Peer::moved(std::size_t bytes) {
   posted_at = 0;
 }
 
-bool Connections::post(std::uint64_t to, std::span<const std::byte> bytes) {
+// What was kept is there already; should it be of another size, exchange() finds that nothing fits.
+void Connections::take(std::uint64_t from, std::span<std::byte> bytes, std::uint32_t tag) {
+  Peer& p = peer(from);
+  p.in = bytes;
+  p.tag = tag;
+  const auto found = std::find_if(p.kept.begin(), p.kept.end(), [&](const Kept& one) { return one.tag == tag; });
+  if (found == p.kept.end() || p.keeps) return;
+  if (found->bytes.size() != bytes.size()) {
+    apart(static_cast<std::size_t>(from));
+    return;
+  }
+  std::copy(found->bytes.begin(), found->bytes.end(), bytes.begin());
+  p.kept.erase(found);
+  p.in = {};
+}
+
+bool Connections::post(std::uint64_t to, std::span<const std::byte> bytes, std::uint32_t tag) {
   if (!failure_->empty()) return false;
   Peer& p = peer(to);
-  const Header head{kMagic, kData, p.sent++, bytes.size()};
+  const Header head{kMagic, kData, p.sent++, bytes.size(), tag};
   const auto start = std::as_bytes(std::span(&head, 1));
   p.posted.insert(p.posted.end(), start.begin(), start.end());
   p.posted.insert(p.posted.end(), bytes.begin(), bytes.end());
@@ -119,17 +135,31 @@ bool Connections::receive_more(std::size_t rank) {
   const auto head = std::as_writable_bytes(std::span(&p.in_head, 1));
   const bool in_head = p.in_at < head.size();
   const std::optional<std::size_t> moved =
-      p.socket.receive_some(in_head ? head.subspan(p.in_at) : p.in.subspan(p.in_at - head.size()));
+      p.socket.receive_some(in_head ? head.subspan(p.in_at) : p.body().subspan(p.in_at - head.size()));
   if (!moved) return ended(rank);
   p.in_at += *moved;
-  return !in_head || p.in_at < head.size() || check_head(rank);
+  if (in_head && p.in_at == head.size() && !check_head(rank)) return false;
+  if (!p.keeps || p.in_at < head.size() + p.body().size()) return true;
+  p.keeps = false;  // all of it is kept; what is waited for comes later
+  p.in_at = 0;
+  ++p.received;
+  return true;
 }
 
 bool Connections::check_head(std::size_t rank) {
-  const Peer& p = peers_[rank];
+  Peer& p = peers_[rank];
   const Header& head = p.in_head;
   if (head.magic == kMagic && head.kind == kAbort && head.bytes <= kMostReason) return hear_reason(rank, head);
-  if (head.magic == kMagic && head.number == p.received && head.bytes == p.in.size()) return true;
+  if (head.magic != kMagic || head.number != p.received) return apart(rank);
+  if (head.tag == p.tag && head.bytes == p.in.size()) return true;
+  const bool waits = head.tag != p.tag && head.tag != kCollective && p.tag != kCollective && head.bytes <= kMostKept;
+  if (!waits) return apart(rank);
+  p.kept.push_back({head.tag, std::vector<std::byte>(static_cast<std::size_t>(head.bytes))});
+  p.keeps = true;
+  return true;
+}
+
+bool Connections::apart(std::size_t rank) {
   return lose(name(rank) + " is at another operator than " + name(rank_) + ": their traces differ");
 }
 
@@ -197,7 +227,7 @@ void Connections::abort(const std::string& why) {
   const Deadline deadline = in_seconds(kAbortSeconds);
   for (Peer& p : peers_) {
     if (!p.socket) continue;
-    const Header head{kMagic, kAbort, p.sent, why.size()};
+    const Header head{kMagic, kAbort, p.sent, why.size(), kCollective};
     if (end_message(p, deadline) && p.socket.send_all(std::as_bytes(std::span(&head, 1)), deadline))
       p.socket.send_all(std::as_bytes(std::span(why)), deadline);
     shutdown(p.socket.descriptor(), SHUT_WR);

@@ -1,10 +1,12 @@
 // connections.h - a TCP connection from one rank to each other, and exchanges over them.
 //
 // Everything is one exchange: bytes go out to some ranks and come in from some, all at once. A message says which one
-// between its two ranks it is, so that ranks that ran apart are told, not left with each other's numbers. A rank from
+// between its two ranks it is, so that ranks that ran apart are told, not left with each other's numbers. Messages that
+// were posted have tags: one that comes while another tag's is waited for is kept until it is asked for. A rank from
 // which nothing comes for `timeout_s` is given up; one that has ended is known at once, and named to the others.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,20 +25,26 @@ class Connections {
   Connections& operator=(const Connections&) = delete;
 
   void give(std::uint64_t to, std::span<const std::byte> bytes) { peer(to).out = bytes; }
-  void take(std::uint64_t from, std::span<std::byte> bytes) { peer(from).in = bytes; }
+  void take(std::uint64_t from, std::span<std::byte> bytes, std::uint32_t tag = kCollective);
   bool exchange();  // what give() and take() named
   // A message that goes when it can: with this call, or with exchanges that follow.
-  bool post(std::uint64_t to, std::span<const std::byte> bytes);
+  bool post(std::uint64_t to, std::span<const std::byte> bytes, std::uint32_t tag);
   void abort(const std::string& why);
   // Between exchanges: false once a rank has given up or ended. Waits for nothing.
   bool listen();
 
  private:
+  static constexpr std::uint32_t kCollective = 0;
   struct Header {
     std::uint32_t magic = 0;
     std::uint32_t kind = 0;
     std::uint64_t number = 0;  // of the message to this peer
     std::uint64_t bytes = 0;
+    std::uint64_t tag = kCollective;
+  };
+  struct Kept {
+    std::uint64_t tag = kCollective;
+    std::vector<std::byte> bytes;
   };
   struct Peer {
     Socket socket;
@@ -48,6 +56,9 @@ class Connections {
     std::span<std::byte> in;
     Header out_head, in_head;
     std::size_t out_at = 0, in_at = 0;  // bytes of head and body together
+    std::uint64_t tag = kCollective;    // of what is taken
+    std::deque<Kept> kept;              // came before it was asked for
+    bool keeps = false;                 // the last of them is coming
 
     // The rest of what was posted, or of the head, or of the body.
     std::span<const std::byte> unsent() const {
@@ -57,7 +68,8 @@ class Connections {
     }
     bool gives() const { return !out.empty() && out_at < sizeof(Header) + out.size(); }
     bool sends() const { return !posted.empty() || gives(); }
-    bool receives() const { return !in.empty() && in_at < sizeof(Header) + in.size(); }
+    std::span<std::byte> body() { return keeps ? std::span(kept.back().bytes) : in; }
+    bool receives() const { return !in.empty() && (keeps || in_at < sizeof(Header) + in.size()); }
     void moved(std::size_t bytes);
   };
 
@@ -68,6 +80,7 @@ class Connections {
   bool check_head(std::size_t rank);
   bool hear_reason(std::size_t rank, const Header& head);
   bool ended(std::size_t rank);
+  bool apart(std::size_t rank);
   bool lose(const std::string& why);
   bool end_message(Peer& p, Deadline deadline);
   std::string silent_ranks() const;

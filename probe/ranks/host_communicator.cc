@@ -113,12 +113,13 @@ bool HostCommunicator::all_to_all(const RankBuffer& out, const RankBuffer& in) {
   return connections_->exchange();
 }
 
-bool HostCommunicator::send(const RankBuffer& buffer, std::uint64_t to) {
-  return connections_->post(number(to), memory(buffer));
+// Tag 0 of the connections is that of collectives.
+bool HostCommunicator::send(const RankBuffer& buffer, std::uint64_t to, std::uint32_t tag) {
+  return connections_->post(number(to), memory(buffer), tag + 1);
 }
 
-bool HostCommunicator::receive(const RankBuffer& buffer, std::uint64_t from) {
-  take(from, memory(buffer));
+bool HostCommunicator::receive(const RankBuffer& buffer, std::uint64_t from, std::uint32_t tag) {
+  connections_->take(number(from), memory(buffer), tag + 1);
   return connections_->exchange();
 }
 

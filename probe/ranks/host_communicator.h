@@ -20,8 +20,8 @@ class HostCommunicator : public Communicator {
   bool reduce_scatter(const RankBuffer& whole, const RankBuffer& part, ReduceOp op) override;
   bool broadcast(const RankBuffer& buffer, std::uint64_t root) override;
   bool all_to_all(const RankBuffer& out, const RankBuffer& in) override;
-  bool send(const RankBuffer& buffer, std::uint64_t to) override;
-  bool receive(const RankBuffer& buffer, std::uint64_t from) override;
+  bool send(const RankBuffer& buffer, std::uint64_t to, std::uint32_t tag) override;
+  bool receive(const RankBuffer& buffer, std::uint64_t from, std::uint32_t tag) override;
   std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) override;
   void abort(const std::string& why) override { connections_->abort(why); }
   bool still_there() override { return connections_->listen(); }

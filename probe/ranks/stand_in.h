@@ -16,8 +16,8 @@ class StandIn : public Communicator {
   bool reduce_scatter(const RankBuffer& whole, const RankBuffer& part, ReduceOp) override;
   bool broadcast(const RankBuffer&, std::uint64_t) override { return true; }
   bool all_to_all(const RankBuffer& out, const RankBuffer& in) override;
-  bool send(const RankBuffer&, std::uint64_t) override { return true; }
-  bool receive(const RankBuffer& buffer, std::uint64_t from) override;
+  bool send(const RankBuffer&, std::uint64_t, std::uint32_t) override { return true; }
+  bool receive(const RankBuffer& buffer, std::uint64_t from, std::uint32_t tag) override;
   std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) override {
     return std::make_unique<StandIn>(place_among(members, rank()), members.size());
   }

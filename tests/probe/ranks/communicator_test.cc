@@ -172,6 +172,43 @@ TEST(GroupsOfRanks, SendMoreThanSocketsBufferBeforeTheyReceive) {
   });
 }
 
+// What comes with another tag waits until it is asked for, however large it is beside what is; a collective may follow.
+TEST(GroupsOfRanks, TakeMessagesByTheirTags) {
+  constexpr std::size_t kCount = 1u << 18;
+  const auto all = forked::as_ranks(2, [](Communicator& ranks) {
+    const std::uint64_t other = 1 - ranks.rank();
+    const auto mine = static_cast<double>(ranks.rank());
+    std::vector<double> first(kCount, 10 + mine), second = {20 + mine}, third(kCount, 30 + mine);
+    bool well = ranks.send(buffer(first), other, 1) && ranks.send(buffer(second), other, 0) &&
+                ranks.send(buffer(third), other, 1);
+    well = well && ranks.receive(buffer(second), other, 0) && ranks.receive(buffer(first), other, 1) &&
+           ranks.receive(buffer(third), other, 1);
+    std::vector<double> sum = {mine};
+    well = well && ranks.all_reduce(buffer(sum), ReduceOp::sum);
+    return well ? text(second) + "|" + text({first.front(), first.back()}) + "|" + text({third.front(), third.back()}) +
+                      "|" + text(sum)
+                : ranks.failure();
+  });
+  expect_said(all, [](double rank) {
+    const double other = 1 - rank;
+    return text({20 + other}) + "|" + text({10 + other, 10 + other}) + "|" + text({30 + other, 30 + other}) + "|" +
+           text({1});
+  });
+}
+
+// A message of the tag that is asked for, but of another size, is no message for this rank.
+TEST(GroupsOfRanks, SayThatAKeptMessageDoesNotFit) {
+  const auto all = forked::as_ranks(2, [](Communicator& ranks) {
+    std::vector<double> one = {1}, two = {2, 2};
+    const std::uint64_t other = 1 - ranks.rank();
+    const bool well = ranks.send(buffer(two), other, 1) && ranks.send(buffer(one), other, 0) &&
+                      ranks.receive(buffer(one), other, 0) && ranks.receive(buffer(one), other, 1);
+    return well ? "well" : ranks.failure();
+  });
+  for (const forked::Ended& one : all)
+    EXPECT_NE(one.said.find("their traces differ"), std::string::npos) << one.said;
+}
+
 TEST(GroupsOfRanks, EndWithTheWhole) {
   const auto all = forked::as_ranks(4, [](Communicator& ranks) {
     const std::uint64_t row = ranks.rank() / 2;
