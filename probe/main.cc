@@ -57,15 +57,13 @@ Bytes physical_memory() {
 std::string part_of_megatron_not_run(const ModelConfig& config, const Recipe& recipe) {
   if (recipe.attention == Attention::eager)
     return "Megatron's unfused attention (--attention eager) is predicted only.";
-  // Between two stages activations and gradients go the same way, and messages do not say which they are.
-  if (recipe.pipeline_schedule == PipelineSchedule::interleaved && recipe.pp == 2)
-    return "Megatron's interleaved schedule of two stages (--pp 2) is predicted only.";
-  // Experts take turns, place by place of the sequence.
-  const std::uint64_t places = recipe.seq / (recipe.cp * (recipe.sequence_parallel ? recipe.tp : 1));
+  // Experts take turns, place by place of the sequence, of which a rank that shares it has two pieces.
+  const std::uint64_t cuts = (recipe.cp == 1 ? 1 : 2 * recipe.cp) * (recipe.sequence_parallel ? recipe.tp : 1);
+  const std::uint64_t places = recipe.seq / cuts;
   if (config.moe.experts != 0 && places * config.moe.per_token % config.moe.experts != 0)
     return "experts that get unequal numbers of tokens are predicted only: " + std::to_string(config.moe.experts) +
-           " experts must divide the places of a sequence on a rank (" + std::to_string(places) + ") times " +
-           std::to_string(config.moe.per_token) + ".";
+           " experts must divide the places of a piece of a sequence on a rank (" + std::to_string(places) +
+           ") times " + std::to_string(config.moe.per_token) + ".";
   // Masks are drawn by how many forward passes have begun: several have between one and its recomputation.
   const bool drops = config.embedding_dropout + config.residual_dropout + config.attention_dropout > 0;
   if (drops && recipe.pp > 1 && recipe.checkpointing != Checkpointing::none)
@@ -166,6 +164,8 @@ std::string not_for_the_gpu(const Prediction& p, const device::Kernels& kernels)
 // A send on a GPU ends when it is received. Megatron exchanges what a forward and a backward pass of the interleaved
 // schedule leave at once; the trace has a message at a time, which in a ring of stages all wait for each other.
 std::string not_for_gpus(const Recipe& recipe, const RankChoice& choice) {
+  if (recipe.cp != 1)
+    return "ranks that share sequences (--cp) run on the CPU (--device host), and are predicted (--dry-run).";
   const bool ring = recipe.pp > 1 && recipe.pipeline_schedule == PipelineSchedule::interleaved;
   if (!ring || choice.stand_in) return "";
   return "ranks on GPUs run Megatron's 1F1B schedule; the interleaved one runs on the CPU (--device host), and is "

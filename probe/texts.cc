@@ -200,7 +200,8 @@ constexpr Reason kReasons[] = {
      "the interleaved schedule takes micro-batches in groups of pp: pp of 2 or more must divide micro_batches"},
     {"megatron_counts_micro_batches", "Megatron's micro-batches of a step are micro_batches; leave grad_accum at 1"},
     {"megatron_attention_not_modelled",
-     "of Transformer Engine's attention, its first choice (sdpa, cudnn) and eager (unfused) are modelled"},
+     "of Transformer Engine's attention, cuDNN's (sdpa, cudnn), flash attention (flash) and eager (unfused) are "
+     "modelled"},
     {"megatron_recomputes_none_core_or_full",
      "Megatron recomputes nothing, core attention (selective) or whole layers (full)"},
     {"recomputed_layers_want_full",
@@ -209,7 +210,13 @@ constexpr Reason kReasons[] = {
      "Megatron's loss is over a vocabulary cut among tp ranks; use full or vocab_parallel"},
     {"cp_cuts_the_sequence_in_pairs",
      "context parallelism gives each of cp ranks two pieces of the sequence: 2 cp must divide seq"},
-    {"cp_wants_fused_attention", "context parallelism works with fused attention; use sdpa or cudnn"},
+    {"cp_wants_fused_attention", "context parallelism works with fused attention; use sdpa, cudnn or flash"},
+    {"cp_a2a_ranks_divide",
+     "the ranks that exchange heads (cp with a2a, cp_a2a_ranks with a2a_p2p) must divide cp and, times tp, the heads "
+     "of "
+     "queries and of keys"},
+    {"torchtitan_rotates_keys_and_values",
+     "torchtitan's context parallelism rotates keys and values: cp_comm_type is auto, all_gather or p2p"},
     {"stack_not_modelled",
      "this stack is not modelled yet; hf, hf-4, torchtune, torchtitan, megatron and native (decoders) and course are"},
     {"optimizer_not_modelled", "the course's rules of thumb know no states of this optimizer; stack hf does"},

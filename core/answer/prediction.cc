@@ -71,10 +71,11 @@ bool fits(const Trace& trace, const Replay& run, const Recipe& recipe, const Gpu
   return !replay_within(trace, recipe, room.usable).out_of_memory;
 }
 
-MegatronRun megatron_run(const Gpu& gpu, std::uint32_t steps) {
+MegatronRun megatron_run(const Recipe& recipe, std::uint32_t steps) {
   TraceOptions options;
   options.steps = steps;
-  options.cublas_workspace_bytes = cublas_workspace_bytes(gpu);
+  options.rank = rank_with_most(recipe);
+  options.cublas_workspace_bytes = cublas_workspace_bytes(*find_gpu(recipe.gpu));
   return megatron_run(options);
 }
 
@@ -102,7 +103,7 @@ std::uint64_t trainable_elements(const Trace& trace) {
 Result<Trace> trace_of_pipeline(Prediction& p, const PredictOptions& options) {
   Trace most;
   for (std::uint64_t stage = 0; stage < p.recipe.pp; ++stage) {
-    Result<Trace> trace = trace_megatron(p.config, p.recipe, stage, megatron_run(*p.gpu, options.steps));
+    Result<Trace> trace = trace_megatron(p.config, p.recipe, stage, megatron_run(p.recipe, options.steps));
     if (!trace.ok()) return trace.problem();
     const Replay run = replay_peaks(trace.value(), p.recipe);
     p.stages.push_back({run.peak_tensor_bytes, run.peak_allocated_bytes});
@@ -120,6 +121,7 @@ Result<Trace> trace_of(Prediction& p, const PredictOptions& options) {
   if (p.recipe.stack == Stack::course) return trace_course(p.config, p.recipe, options.steps);
   TraceOptions trace_options = options.trace;
   trace_options.steps = options.steps;
+  if (!options.one_rank) trace_options.rank = rank_with_most(p.recipe);
   trace_options.operands = options.operands;
   trace_options.cublas_workspace_bytes = cublas_workspace_bytes(*p.gpu);
   return p.recipe.task == Task::generate ? trace_generation(p.config, p.recipe, trace_options)
@@ -138,8 +140,7 @@ AllocatorOptions allocator_options(const Recipe& recipe) {
 }
 
 Result<RankRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage) {
-  return run_trace(trace_megatron(config, recipe, stage, megatron_run(*find_gpu(recipe.gpu), PredictOptions{}.steps)),
-                   recipe);
+  return run_trace(trace_megatron(config, recipe, stage, megatron_run(recipe, PredictOptions{}.steps)), recipe);
 }
 
 Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank) {

@@ -6,6 +6,7 @@
 #include "core/inference/generate.h"
 #include "core/models/megatron.h"
 #include "core/models/torchtitan.h"
+#include "core/parallel/mesh_of.h"
 #include "core/training/support.h"
 
 namespace ledger {
@@ -75,7 +76,10 @@ constexpr Remark kNotModelled[] = {
        return under_deepspeed(p) && overlaps;
      }},
     {"pinned_host_rounding", [](const Prediction& p) { return !p.trace.host.empty(); }},
-    {"ring_attention_buffers", [](const Prediction& p) { return p.recipe.cp > 1; }},
+    {"ring_attention_streams",
+     [](const Prediction& p) {
+       return p.recipe.stack == Stack::megatron && exchanging_ranks(p.recipe) != p.recipe.cp;
+     }},
     {"router_imbalance", [](const Prediction& p) { return p.recipe.ep > 1; }},
     {"pipeline_tensors_awaiting_collection", [](const Prediction& p) { return p.stages.size() > 1; }},
     {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},

@@ -45,6 +45,7 @@ constexpr const char* kKvCache[] = {"dynamic", "static", "quantized"};
 constexpr const char* kPrefillLogits[] = {"last", "all"};
 constexpr const char* kPipelineSchedule[] = {"1f1b", "interleaved"};
 constexpr const char* kOverlapComm[] = {"auto", "on", "off"};
+constexpr const char* kCpComm[] = {"auto", "p2p", "all_gather", "a2a", "a2a_p2p"};
 
 static_assert(std::size(kStack) == static_cast<std::size_t>(Stack::course) + 1);
 static_assert(std::size(kPrecision) == static_cast<std::size_t>(Precision::megatron_bf16_bf16grad) + 1);
@@ -221,6 +222,8 @@ constexpr std::array kRows = {
     integer<&Recipe::tp>("tp", 1, kMaxRanks),
     integer<&Recipe::pp>("pp", 1, kMaxRanks),
     integer<&Recipe::cp>("cp", 1, kMaxRanks),
+    choice<&Recipe::cp_comm_type>("cp_comm_type", kCpComm),
+    integer<&Recipe::cp_a2a_ranks>("cp_a2a_ranks", 1, kMaxRanks),
     integer<&Recipe::ep>("ep", 1, kMaxRanks),
     integer<&Recipe::etp>("etp", 0, kMaxRanks),
     flag<&Recipe::sequence_parallel>("sequence_parallel"),

@@ -72,7 +72,9 @@ enum class Weights : std::uint8_t { unquantised, int8, nf4 };
 enum class KvCacheKind : std::uint8_t { dynamic, fixed, quantized };  // "dynamic", "static", "quantized"
 enum class PrefillLogits : std::uint8_t { last, all };
 enum class PipelineSchedule : std::uint8_t { one_f_one_b, interleaved };  // "1f1b", "interleaved"
-enum class OverlapComm : std::uint8_t { automatic, on, off };             // "auto"
+// How keys and values reach the ranks that share a sequence; automatic: the stack's own way.
+enum class CpComm : std::uint8_t { automatic, p2p, all_gather, a2a, a2a_p2p };  // "auto", "p2p", ..., "a2a_p2p"
+enum class OverlapComm : std::uint8_t { automatic, on, off };                   // "auto"
 
 struct Recipe {
   Stack stack = Stack::hf;
@@ -111,7 +113,9 @@ struct Recipe {
   PrefillLogits prefill_logits = PrefillLogits::last;
   bool no_grad = true;
   std::uint64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
-  std::uint64_t etp = 0;  // of experts, in place of tp; 0: tp
+  CpComm cp_comm_type = CpComm::automatic;
+  std::uint64_t cp_a2a_ranks = 2;  // of a2a_p2p: neighbours that exchange heads
+  std::uint64_t etp = 0;           // of experts, in place of tp; 0: tp
   bool sequence_parallel = false;
   std::uint64_t zero = 0;
   // DeepSpeed's keys, in elements; 0: as Hugging Face's Trainer fills in "auto" (parallel/deepspeed.h).

@@ -52,6 +52,7 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
   const std::uint64_t layers = layers_of_stage(config, options.pp);
   const TensorCut rows = cut_of(vocab_.size, h_.size);
   depth_ = layers / options.chunks;
+  set_input_tensors_.resize(static_cast<std::size_t>(options.chunks));
   if (is_first(0)) {
     word_embeddings_ = parameter(kWordEmbeddings, {vocab_, h_}, Parameter::Role::matrix, rows);
     if (config.style.position == Position::learned) {

@@ -33,12 +33,14 @@ class MegatronStage {
   bool is_first(std::uint64_t chunk) const { return o_.stage == 0 && chunk == 0; }
   bool is_last(std::uint64_t chunk) const { return o_.stage + 1 == o_.pp && chunk + 1 == o_.chunks; }
 
-  // A micro-batch in one chunk: from tokens or from `received` (recv_forward) to the loss, or to what stands for the
-  // output that was sent on: a scalar whose backward pass receives the output's gradient. Nothing else of the
-  // micro-batch stays but what its graph saves.
+  // A micro-batch in one chunk: from tokens or from `received` to the loss, or to what is sent on. Besides what its
+  // graph saves `received` stays, and with it its gradient, until the chunk's next: TransformerBlock.input_tensor.
   Tensor forward(std::size_t chunk, const Tensor& received, std::uint64_t micro_batch);
-  Tensor receive() const;                            // recv_forward: a leaf that gathers a gradient
-  void send_gradient(const Tensor& received) const;  // send_backward
+  Tensor receive() const;           // recv_forward: a leaf that gathers a gradient
+  Tensor receive_gradient() const;  // recv_backward
+  void send_output(const Tensor& output) const { send(output, stage_after(), 0); }
+  void send_gradient(const Tensor& received) const { send(received.grad(), stage_before(), 1); }
+  void release(const Tensor& output) const;  // deallocate_output_tensor: one element in place of what was sent
 
   const Tensor& shared_embedding() const { return shared_embedding_; }  // at both ends of a pipeline; or nothing
 
@@ -70,7 +72,12 @@ class MegatronStage {
   megatron::Sharing sharing(const Tensor& weight) const;
   TensorSeat seat() const { return {o_.tp_rank, o_.tp}; }
   std::optional<std::uint64_t> layer_at(std::uint64_t position) const;
+  std::uint64_t stage_before() const { return (o_.stage + o_.pp - 1) % o_.pp; }
+  std::uint64_t stage_after() const { return (o_.stage + 1) % o_.pp; }
+  Tensor received(std::uint64_t from, std::int64_t tag) const;
+  void send(const Tensor& tensor, std::uint64_t to, std::int64_t tag) const;
 
+  Tensor own_tokens(const Tensor& whole, int dim) const;
   Tensor positions() const;
   void ensure_angles() const;
   Tensor embed(const Batch& batch) const;
@@ -98,10 +105,11 @@ class MegatronStage {
   MainGradients& gradients_;
   Dim b_, s_, s_shard_, h_, ffn_, d_, np_, ng_, vocab_;
   Tensor word_embeddings_, position_embeddings_, output_weight_, shared_embedding_;
-  Tensor frequencies_;         // rotary_pos_emb.inv_freq
-  mutable Tensor angles_;      // what RotaryEmbedding.forward keeps of its first call (lru_cache)
-  std::vector<Layer> layers_;  // by position; empty where the embedding or the loss counts as one
-  std::uint64_t depth_ = 0;    // positions of a chunk
+  Tensor frequencies_;                     // rotary_pos_emb.inv_freq
+  mutable Tensor angles_;                  // what RotaryEmbedding.forward keeps of its first call (lru_cache)
+  std::vector<Tensor> set_input_tensors_;  // by chunk
+  std::vector<Layer> layers_;              // by position; empty where the embedding or the loss counts as one
+  std::uint64_t depth_ = 0;                // positions of a chunk
   LnLinear final_norm_;
   mutable Tensor te_workspace_;                       // allocated at the first product
   mutable std::array<Tensor, 4> grouped_workspaces_;  // nvte_get_num_compute_streams

@@ -1,29 +1,53 @@
 // megatron_batch.cc - a micro-batch's way through a stage: what it is loaded from or received, the embedding, the
 // layers, and the loss or what is sent on.
 #include "core/models/megatron.h"
+#include "core/models/ring_attention.h"
 
 namespace ledger {
 
-Tensor MegatronStage::receive() const {
+// p2p_communication.py. Activations have tag 0, gradients 1.
+Tensor MegatronStage::received(std::uint64_t from, std::int64_t tag) const {
   const Tape::Scope scope(tape_, "p2p", Tape::Scope::Below::nothing);
   const Tape::In in(tape_, Category::communication);
   const Tape::Among ranks(tape_, RankGroup::pipeline);
-  Tensor input = tape_.empty(OpKind::receive, {s_shard_, b_, h_}, o_.weights);
-  tape_.run(OpKind::receive, {}, {&input}, {0, {static_cast<std::int64_t>((o_.stage + o_.pp - 1) % o_.pp), 0}});
+  Tensor tensor = tape_.empty(OpKind::receive, {s_shard_, b_, h_}, o_.weights);
+  tape_.run(OpKind::receive, {}, {&tensor}, {0, {static_cast<std::int64_t>(from), tag}});
+  return tensor;
+}
+
+void MegatronStage::send(const Tensor& tensor, std::uint64_t to, std::int64_t tag) const {
+  const Tape::Among ranks(tape_, RankGroup::pipeline);
+  tape_.run(OpKind::send, {&tensor}, {}, {0, {static_cast<std::int64_t>(to), tag}});
+}
+
+Tensor MegatronStage::receive() const {
+  Tensor input = received(stage_before(), 0);
   tape_.require_grad(input);
   return input;
 }
 
-void MegatronStage::send_gradient(const Tensor& received) const {
-  const Tape::Among ranks(tape_, RankGroup::pipeline);
-  tape_.run(OpKind::send, {&received.grad()}, {}, {0, {static_cast<std::int64_t>((o_.stage + o_.pp - 1) % o_.pp), 0}});
+Tensor MegatronStage::receive_gradient() const {
+  return received(stage_after(), 1);
 }
 
-// get_batch_on_this_tp_rank. The attention mask of every sequence travels with it
-// (create_attention_mask_in_dataloader), although causal kernels read none.
+void MegatronStage::release(const Tensor& output) const {
+  const Tape::Scope scope(tape_, "p2p", Tape::Scope::Below::nothing);
+  const Tape::In in(tape_, Category::communication);
+  tape_.set_data(output, tape_.empty(OpKind::send, {kOne}, o_.weights));
+}
+
+// Of `whole` with all tokens along `dim`, those of this rank: get_batch_on_this_cp_rank, get_pos_emb_on_this_cp_rank.
+Tensor MegatronStage::own_tokens(const Tensor& whole, int dim) const {
+  return o_.cp == 1 ? whole : own_pieces(whole, dim, o_.cp_rank, o_.cp, OpKind::index_rows);
+}
+
+// get_batch_on_this_tp_rank, of which each rank that shares the sequence then takes its tokens. The attention mask of
+// every sequence travels with it (create_attention_mask_in_dataloader), although causal kernels read none.
 MegatronStage::Batch MegatronStage::load_batch(std::uint64_t chunk, std::uint64_t micro_batch) const {
   const Tape::Scope scope(tape_, "batch");
   const Tape::In in(tape_, Category::inputs);
+  const Tape::Among ranks(tape_, RankGroup::batches);
+  const Dim all{o_.seq, Sym::s};
   const auto loaded = [&](const Shape& shape, DType dtype, OpKind contents, Attr attr) {
     Tensor result = tape_.empty(OpKind::load_tokens, shape, dtype);
     tape_.run(contents, {}, {&result}, attr);
@@ -31,23 +55,26 @@ MegatronStage::Batch MegatronStage::load_batch(std::uint64_t chunk, std::uint64_
   };
   const Attr number{static_cast<double>(micro_batch), {}};
   Batch batch;
-  if (is_first(chunk)) batch.tokens = loaded({b_, s_}, DType::i64, OpKind::load_tokens, number);
+  if (is_first(chunk)) batch.tokens = loaded({b_, all}, DType::i64, OpKind::load_tokens, number);
   if (is_last(chunk)) {
-    batch.labels = loaded({b_, s_}, DType::i64, OpKind::load_tokens, number);
-    batch.loss_mask = loaded({b_, s_}, DType::f32, OpKind::ones_like, {});
+    batch.labels = loaded({b_, all}, DType::i64, OpKind::load_tokens, number);
+    batch.loss_mask = loaded({b_, all}, DType::f32, OpKind::ones_like, {});
   }
   if (is_first(chunk) || is_last(chunk))
-    batch.attention_mask = loaded({b_, {1, Sym::none}, s_, {o_.seq, Sym::s}}, DType::boolean, OpKind::causal_mask, {});
+    batch.attention_mask = loaded({b_, {1, Sym::none}, all, all}, DType::boolean, OpKind::causal_mask, {});
   if (is_first(chunk)) batch.positions = positions();
+  for (Tensor* one : {&batch.tokens, &batch.labels, &batch.loss_mask, &batch.attention_mask, &batch.positions}) {
+    if (*one) *one = own_tokens(*one, one == &batch.attention_mask ? 2 : 1);
+  }
   return batch;
 }
 
-// torch.arange(seq), for every sequence; which matters to executors alone.
+// torch.arange(seq), for every sequence.
 Tensor MegatronStage::positions() const {
-  Tensor result = tape_.empty(OpKind::load_tokens, {b_, s_}, DType::i64);
-  const std::uint64_t sequences = tape_.trace().has_operands ? b_.size : 1;
-  for (std::uint64_t i = 0; i < sequences; ++i) {
-    const Tensor row = tape_.view_of(result, {s_}, {1}, times(i, s_.size));
+  const Dim all{o_.seq, Sym::s};
+  Tensor result = tape_.empty(OpKind::load_tokens, {b_, all}, DType::i64);
+  for (std::uint64_t i = 0; i < b_.size; ++i) {
+    const Tensor row = tape_.view_of(result, {all}, {1}, times(i, all.size));
     tape_.run(OpKind::arange, {}, {&row});
   }
   return result;
@@ -79,7 +106,7 @@ void MegatronStage::ensure_angles() const {
   const Tape::In in(tape_, Category::buffers);
   const Tensor places = to(arange(tape_, {o_.seq, Sym::s}), DType::f32);
   const Tensor half = view(places, {{o_.seq, Sym::s}, kOne}) * view(frequencies_, {kOne, frequencies_.dim(0)});
-  angles_ = cat(half, half, -1, c_.rotary_dim == 0 ? Sym::d : Sym::none);
+  angles_ = own_tokens(cat(half, half, -1, c_.rotary_dim == 0 ? Sym::d : Sym::none), 0);
 }
 
 // The output layer and the loss: logits in this rank's part of the vocabulary.
@@ -101,6 +128,7 @@ Tensor MegatronStage::head_loss(const Tensor& hidden, const Batch& batch) {
 }
 
 Tensor MegatronStage::forward(std::size_t chunk, const Tensor& received, std::uint64_t micro_batch) {
+  set_input_tensors_[chunk] = received;
   const Batch batch = load_batch(chunk, micro_batch);
   ensure_angles();
   Tensor hidden = is_first(chunk) ? embed(batch) : received;
@@ -108,7 +136,7 @@ Tensor MegatronStage::forward(std::size_t chunk, const Tensor& received, std::ui
     const Tape::Scope scope(tape_, "layers.*");
     hidden = run_layers(chunk, hidden);
   }
-  if (!is_last(chunk)) return megatron::send_forward(hidden, (o_.stage + 1) % o_.pp);
+  if (!is_last(chunk)) return hidden;
   hidden = ln_linear(final_norm_, hidden);
   return head_loss(hidden, batch);
 }

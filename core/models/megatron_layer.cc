@@ -5,6 +5,7 @@
 
 #include "core/models/megatron.h"
 #include "core/models/megatron_tensors.h"
+#include "core/models/ring_attention.h"
 
 namespace ledger {
 namespace {
@@ -85,17 +86,34 @@ Tensor MegatronStage::unfused(const Tensor& q, const Tensor& k, const Tensor& v)
   return reshape(contiguous(context), {s_, b_, megatron::times_dim(np_, d_)});
 }
 
+// DotProductAttention with cuDNN's kernel, or with flash attention, which wants sequences first: copies that it saves,
+// and one of its result.
 Tensor MegatronStage::core_attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
   const Tape::Scope scope(tape_, "core_attention");
   if (o_.attention == Attention::eager) return unfused(q, k, v);
-  const auto by_head = [](const Tensor& x) { return transpose(transpose(x, 0, 1), 1, 2); };  // [b, n, s, d]
-  const Tensor query = by_head(q), key = by_head(k), value = by_head(v);
-  const Tensor out = cudnn_attention(query, key, value, 0, c_.attention_dropout);
-  return reshape(transpose(transpose(out, 1, 2), 0, 1), {s_, b_, megatron::times_dim(np_, d_)});
+  const bool flash = o_.attention == Attention::flash;
+  const auto by_head = [&](const Tensor& x) {  // [b, n, s, d]
+    const Tensor by_sequence = transpose(x, 0, 1);
+    return transpose(flash ? contiguous(by_sequence) : by_sequence, 1, 2);
+  };
+  const auto ready = [&](const Tensor& x) { return o_.cp != 1 && !flash ? contiguous(x) : x; };
+  const Tensor query = by_head(ready(q));
+  const Tensor key = by_head(ready(k));
+  const Tensor value = by_head(ready(v));
+  Tensor out;
+  if (o_.cp != 1) {
+    out = te_ring_attention(query, key, value,
+                            {o_.cp_rank, o_.cp, o_.cp_exchanging, !flash, o_.cp_gathers, c_.attention_dropout});
+  } else {
+    out = flash ? flash_attention(query, key, value, 0, c_.attention_dropout)
+                : cudnn_attention(query, key, value, 0, c_.attention_dropout);
+  }
+  out = reshape(transpose(transpose(out, 1, 2), 0, 1), {s_, b_, megatron::times_dim(np_, d_)});
+  return contiguous(out);
 }
 
 Tensor MegatronStage::turned(const Tensor& x) const {
-  return o_.rope_fusion ? megatron::fused_rope(x, frequencies_) : megatron::plain_rope(x, angles_);
+  return o_.rope_fusion ? megatron::fused_rope(x, frequencies_, o_.cp_rank, o_.cp) : megatron::plain_rope(x, angles_);
 }
 
 // SelfAttention.forward: the product is cut by groups; DotProductAttention makes q, k and v contiguous, unless those of

@@ -49,9 +49,14 @@ void split_backward(Node& node, const Gradients& in, Gradients& out) {
   tape.run(OpKind::cat, {&in[0], &in[1], &in[2]}, {&out[0]}, {0, {node.input_shape.rank - 1, 0}});
 }
 
+// Turns x [b, s, n, d] in place, whose first token stands at `first`.
+void turn_heads(const Tensor& x, const Tensor& frequencies, std::uint64_t first, bool back) {
+  x.tape().run(OpKind::rope, {&x, &frequencies}, {&x}, {0, {back ? 1 : 0, static_cast<std::int64_t>(first)}});
+}
+
 // x [s, b, n, d] turned by its places in the sequence, or back; of heads' first part, where there are fewer
-// frequencies.
-Tensor turned_heads(const Tensor& x, const Tensor& frequencies, bool back) {
+// frequencies. `ranks` as fused_rope has it.
+Tensor turned_heads(const Tensor& x, const Tensor& frequencies, std::uint64_t rank, std::uint64_t ranks, bool back) {
   Tape& tape = x.tape();
   Tensor result = tape.empty(OpKind::mul, x.shape(), x.dtype());
   tape.run(OpKind::clone, {&x}, {&result});
@@ -62,22 +67,24 @@ Tensor turned_heads(const Tensor& x, const Tensor& frequencies, bool back) {
   std::swap(strides[0], strides[1]);
   const Dim turned{times(2, frequencies.dim(0).size), Sym::none};
   if (turned.size != x.dim(-1).size) shape.set_last(turned);
-  const Tensor by_sequence = tape.view_of(result, shape, strides, 0);
-  tape.run(OpKind::rope, {&by_sequence, &frequencies}, {&by_sequence}, {0, {back ? 1 : 0, 0}});
+  if (ranks == 1) {
+    turn_heads(tape.view_of(result, shape, strides, 0), frequencies, 0, back);
+    return result;
+  }
+  const std::uint64_t piece = shape.sizes[1] / 2;
+  shape.set(1, {piece, Sym::none});
+  for (const std::uint64_t half : {0u, 1u}) {
+    const std::uint64_t number = half == 0 ? rank : 2 * ranks - 1 - rank;
+    const std::uint64_t offset = times(half * piece, static_cast<std::uint64_t>(strides[1]));
+    turn_heads(tape.view_of(result, shape, strides, offset), frequencies, number * piece, back);
+  }
   return result;
 }
 
 void rope_backward(Node& node, const Gradients& in, Gradients& out) {
   const Tensor frequencies = node.tape->unpack(node, 0);
-  out[0] = turned_heads(in[0], frequencies, true);
-}
-
-void receive_gradient(Node& node, const Gradients&, Gradients& out) {
-  Tape& tape = *node.tape;
-  const Tape::In in(tape, Category::communication);
-  const Tape::Among ranks(tape, RankGroup::pipeline);
-  out[0] = tape.empty(OpKind::receive, node.input_shape, node.input_dtype);
-  tape.run(OpKind::receive, {}, {&out[0]}, node.attr);
+  const auto rank = static_cast<std::uint64_t>(node.attr.i[0]), ranks = static_cast<std::uint64_t>(node.attr.i[1]);
+  out[0] = turned_heads(in[0], frequencies, rank, ranks, true);
 }
 
 }  // namespace
@@ -140,11 +147,12 @@ Heads split_qkv(const Tensor& mixed, Dim q_width, Dim d) {
   return heads;
 }
 
-Tensor fused_rope(const Tensor& x, const Tensor& frequencies) {
+Tensor fused_rope(const Tensor& x, const Tensor& frequencies, std::uint64_t rank, std::uint64_t ranks) {
   Tape& tape = x.tape();
   Node* node = tape.node(rope_backward, {&x});
+  if (node != nullptr) node->attr.i = {static_cast<std::int64_t>(rank), static_cast<std::int64_t>(ranks)};
   tape.save(node, frequencies);
-  Tensor result = turned_heads(x, frequencies, false);
+  Tensor result = turned_heads(x, frequencies, rank, ranks, false);
   tape.attach(node, result);
   return result;
 }
@@ -164,21 +172,6 @@ Tensor plain_rope(const Tensor& x, const Tensor& angles) {
   const Tensor across = rotate_half(head, half_turned) * sine;
   const Tensor result = along + across;
   return passed.size == 0 ? cat(result, -1) : cat(result, slice(x, -1, turned.size, passed), -1);
-}
-
-Tensor send_forward(const Tensor& x, std::uint64_t to) {
-  Tape& tape = x.tape();
-  const Attr peer{0, {static_cast<std::int64_t>(to), 0}};
-  Node* node = tape.node(receive_gradient, {&x});
-  if (node != nullptr) node->attr = peer;
-  {
-    const Tape::Among ranks(tape, RankGroup::pipeline);
-    tape.run(OpKind::send, {&x}, {}, peer);
-  }
-  Tensor sent = tape.empty(OpKind::full, Shape{}, DType::f32);
-  tape.run(OpKind::full, {}, {&sent});
-  tape.attach(node, sent);
-  return sent;
 }
 
 }  // namespace ledger::megatron

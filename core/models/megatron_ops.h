@@ -45,8 +45,9 @@ struct Heads {
 };
 Heads split_qkv(const Tensor& mixed, Dim q_width, Dim d);
 
-// TE's rotary kernel: turns x [s, b, n, d] into a new tensor; saves no x.
-Tensor fused_rope(const Tensor& x, const Tensor& frequencies);
+// TE's rotary kernel: turns x [s, b, n, d] into a new tensor; saves no x. The tokens are those of pieces `rank` and
+// 2 ranks - 1 - `rank` of a sequence (context parallelism).
+Tensor fused_rope(const Tensor& x, const Tensor& frequencies, std::uint64_t rank, std::uint64_t ranks);
 
 // apply_rotary_pos_emb without its kernel (--no-rope-fusion): step by step in x's dtype, of heads' first `angles` wide
 // part. Saves cosines and sines.
@@ -58,9 +59,6 @@ Tensor vocab_parallel_rows(const Tensor& weight, const Tensor& tokens, TensorSea
 // cross_entropy.py: logits [s, b, V/tp] in this rank's part of the vocabulary -> losses [s, b]; keeps an fp32 copy of
 // the logits, in which probabilities and then the gradient take shape.
 Tensor vocab_parallel_cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat);
-
-// p2p_communication.py: sends x on; a scalar that stands for it, whose backward receives x's gradient.
-Tensor send_forward(const Tensor& x, std::uint64_t to);
 
 // mappings.py: to this rank's tokens and back; with `sums` of what the ranks have to add up, else of what all have.
 Tensor scatter_to_sequence(const Tensor& x, TensorSeat seat, bool sums);

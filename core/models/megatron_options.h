@@ -11,7 +11,9 @@ namespace ledger {
 
 struct MegatronOptions {
   std::uint64_t batch = 1, seq = 2048;  // seq: of the whole sequence
-  std::uint64_t cp = 1;                 // ranks that the sequence is cut among (context parallelism)
+  std::uint64_t cp = 1, cp_rank = 0;    // ranks that the sequence is cut among (context parallelism)
+  bool cp_gathers = false;              // keys and values of all by an all-gather
+  std::uint64_t cp_exchanging = 1;      // of them, neighbours that exchange heads for tokens (a2a)
   std::uint64_t tp = 1, pp = 1, stage = 0;
   std::uint64_t tp_rank = 0;
   std::uint64_t ep = 1, etp = 1;  // ranks that have other experts, and that share the matrices of one

@@ -59,15 +59,16 @@ struct ModelOptions {
       false;                  // enable_input_require_grads: the embedding's output becomes a leaf that needs a gradient
   bool keep_outputs = false;  // the training loop holds on to the model's output: the logits, where there are any
   Loss loss = Loss::full;
-  bool liger = false;               // Liger-Kernel's norms, rotary embedding and SwiGLU in place of transformers'
-  std::uint64_t grad_accum = 1;     // where the model itself divides its loss
-  bool compile = false;             // torch.compile as the stack applies it
-  bool float8 = false;              // products of decoder layers
-  std::uint64_t tp = 1, cp = 1;     // ranks that share every matrix, and every sequence, as the stack has them do it
-  std::uint64_t tp_rank = 0;        // which of them it is
-  ParameterUnits* units = nullptr;  // who spreads the parameters over GPUs, if anybody does; outlives the model
-  std::uint64_t units_before = 0;   // layers of an encoder before the decoder's, each a unit
-  std::uint64_t images = 1;         // of a sequence, where the model takes any
+  bool liger = false;            // Liger-Kernel's norms, rotary embedding and SwiGLU in place of transformers'
+  std::uint64_t grad_accum = 1;  // where the model itself divides its loss
+  bool compile = false;          // torch.compile as the stack applies it
+  bool float8 = false;           // products of decoder layers
+  std::uint64_t tp = 1, cp = 1;  // ranks that share every matrix, and every sequence, as the stack has them do it
+  std::uint64_t tp_rank = 0, cp_rank = 0;  // which of them it is
+  bool cp_gathers = true;                  // keys and values go around by an all-gather, not from rank to rank
+  ParameterUnits* units = nullptr;         // who spreads the parameters over GPUs, if anybody does; outlives the model
+  std::uint64_t units_before = 0;          // layers of an encoder before the decoder's, each a unit
+  std::uint64_t images = 1;                // of a sequence, where the model takes any
   std::uint64_t image_height = 0, image_width = 0;  // as the recipe says them
   bool freeze_vision_tower = false;
   Stack stack = Stack::hf;  // whose modules; hf_4: repeated keys and values, shifted fp32 logits

@@ -228,13 +228,19 @@ Tensor TorchtitanDecoder::logits(const Tensor& hidden) const {
 }
 
 Tensor TorchtitanDecoder::make_inputs(Tape& tape) {
-  labels_ = load_token_ids(tape, dims_.b, dims_.s, "labels");
-  return load_token_ids(tape, dims_.b, dims_.s);
+  const Tape::Among ranks(tape, RankGroup::batches);
+  const Dim all{options_.seq, Sym::s};
+  labels_ = load_token_ids(tape, dims_.b, all, "labels");
+  Tensor ids = load_token_ids(tape, dims_.b, all);
+  if (options_.cp == 1) return ids;
+  labels_ = own_tokens(labels_, 1);
+  return own_tokens(ids, 1);
 }
 
 // train.py, forward_backward_step up to `del pred`. keep_outputs: until June 2024 the loop held on to the logits, which
 // the model widened itself.
 Tensor TorchtitanDecoder::forward(const Tensor& ids) {
+  if (options_.cp != 1) take_own_places(ids.tape());
   if (options_.units != nullptr) options_.units->before_forward(kRootUnit, Tensor());
   Tensor pred = decode(ids);
   ParameterUnits* const units = options_.units;

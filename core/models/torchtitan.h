@@ -69,6 +69,8 @@ class TorchtitanDecoder : public Model {
   Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name, Dim size, bool compiled) const;
   Layer make_layer(ModuleBuilder& builder, std::size_t index) const;
   void make_rope_cache(Tape& tape);
+  Tensor own_tokens(const Tensor& whole, int dim) const;
+  void take_own_places(Tape& tape);
   void note_cuts(Trace& trace) const;
 
   Tensor decode(const Tensor& ids) const;
@@ -99,7 +101,9 @@ class TorchtitanDecoder : public Model {
   double rope_theta_;
   bool complex_rope_;  // Llama's; Qwen 3 turns halves by cosine and sine
   bool qk_norm_;
-  Tensor rope_cache_;  // a buffer: freqs_cis as pairs [s, d], or cosine and sine [s, 2 d]
+  // A buffer: freqs_cis as pairs [s, d], or cosine and sine [s, 2 d]. Within context_parallel() it has this rank's
+  // tokens alone, and its first contents are kept.
+  Tensor rope_cache_, kept_rope_cache_;
   Tensor labels_;
   Embedding tok_embeddings_;
   std::vector<Layer> layers_;

@@ -1,7 +1,9 @@
 // torchtitan_attention.cc - rotary tables, norms and attention of torchtitan's decoders.
 #include "core/models/attention.h"
+#include "core/models/ring_attention.h"
 #include "core/models/rotary.h"
 #include "core/models/torchtitan.h"
+#include "core/trace/strides.h"
 
 namespace ledger {
 namespace {
@@ -27,8 +29,9 @@ void TorchtitanDecoder::make_rope_cache(Tape& tape) {
   tape.run(OpKind::load_buffer, {}, {&frequencies}, {rope_theta_, {0, 0}});
   Tensor angles;
   {
-    const Tensor index = to(arange(tape, dims_.s), DType::f32);
-    angles = view(index, {dims_.s, kOne}) * view(frequencies, {kOne, dims_.half_d});
+    const Dim all{options_.seq, Sym::s};
+    const Tensor index = to(arange(tape, all), DType::f32);
+    angles = view(index, {all, kOne}) * view(frequencies, {kOne, dims_.half_d});
   }
   if (complex_rope_) {
     rope_cache_ = polar(angles);
@@ -37,6 +40,31 @@ void TorchtitanDecoder::make_rope_cache(Tape& tape) {
   angles = cat(angles, angles, -1, Sym::d);
   const Tensor cosine = cos(angles), sine = sin(angles);
   rope_cache_ = cat(cosine, sine, -1);
+}
+
+// _context_parallel_buffers: the tokens of this rank are put in the buffer's first part, which the tensor then is.
+Tensor TorchtitanDecoder::own_tokens(const Tensor& whole, int dim) const {
+  const Tape::NoGrad no_grad(whole.tape());
+  Shape shape = whole.shape();
+  shape.set(static_cast<std::size_t>(dim), dims_.s);
+  const Tensor first = whole.tape().view_of(whole, shape, contiguous_strides(shape), 0);
+  copy_into(first, own_pieces(whole, dim, options_.cp_rank, options_.cp, OpKind::cat));
+  return first;
+}
+
+// train.py, create_context_parallel_ctx: freqs_cis is cloned, cut, and restored after the backward pass.
+void TorchtitanDecoder::take_own_places(Tape& tape) {
+  const Tape::NoGrad no_grad(tape);
+  const Tape::Scope scope(tape, complex_rope_ ? "freqs_cis" : "rope_cache");
+  const Tape::In in(tape, Category::buffers);
+  const Tensor whole = rope_cache_;
+  kept_rope_cache_ = clone(whole);
+  rope_cache_ = own_tokens(whole, 0);
+  tape.at_backward_end([this, whole] {
+    copy_into(whole, kept_rope_cache_);
+    rope_cache_ = whole;
+    kept_rope_cache_.reset();
+  });
 }
 
 // norms.py: normed in fp32, rounded, then scaled; aten/src/ATen/native/layer_norm.cpp, rms_norm: scaled, then rounded.
@@ -94,6 +122,11 @@ Tensor TorchtitanDecoder::sdpa(const Tensor& q, const Tensor& k, const Tensor& v
   const bool halves = q.dtype() == DType::bf16 || q.dtype() == DType::f16 || q.tape().autocast_enabled();
   const bool cudnn_can = halves && dims_.d.size <= kCudnnHead && dims_.d.size % 8 == 0;
   const bool chosen = options_.attention == Attention::sdpa && version_.cudnn_first && cudnn_can;
+  if (options_.cp != 1) {
+    const bool cudnn = chosen || options_.attention == Attention::cudnn;
+    const Tensor out = torch_ring_attention(q, k, v, {options_.cp_rank, options_.cp, 1, cudnn, options_.cp_gathers, 0});
+    return contiguous(transpose(out, 1, 2));
+  }
   return attend(chosen ? Attention::cudnn : options_.attention, q, k, v, Tensor()).output;
 }
 

@@ -20,12 +20,11 @@ Tensor softmax_node(const Tensor& a) {
   return result;
 }
 
-// As ops.h has it.
+}  // namespace
+
 Attr attention_attr(double scale, double dropout, bool causal) {
   return {scale, {static_cast<std::int64_t>(dropout * 4294967296.0), causal ? 0 : 1}};
 }
-
-}  // namespace
 
 Tensor softmax(const Tensor& a, DType dtype) {
   return softmax_node(to(a, dtype));

@@ -228,6 +228,14 @@ void Tape::backward(const Tensor& root, Pass pass) {
   in_backward_ = false;
 }
 
+void Tape::backward(const Tensor& root, const Tensor& gradient) {
+  const NoGrad no_grad(*this);
+  in_backward_ = true;
+  backward_from(root, gradient);
+  end_backward();
+  in_backward_ = false;
+}
+
 void Tape::end_backward() {
   // A callback may add none, but it may hold tensors that die with it.
   const std::vector<std::function<void()>> callbacks = std::exchange(at_backward_end_, {});

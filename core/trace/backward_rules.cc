@@ -249,26 +249,6 @@ namespace {
 
 using FusedScratch = std::array<Tensor, 4>;
 
-// Gradients like q, k and v from that of the result in its layout; `scratch` lives for the call, and the kernel is
-// given the first two of it.
-void fused_attention(OpKind op, Node& node, const Gradients& in, Gradients& out,
-                     FusedScratch (*scratch)(Tape& tape, const Tensor& q, const Tensor& k)) {
-  Tape& tape = *node.tape;
-  std::array<Tensor, 7> saved;
-  for (std::size_t i = 0; i < saved.size(); ++i)
-    saved[i] = tape.unpack(node, i);
-  const Tensor gradient = contiguous(ledger::transpose(in[0], 1, 2));
-  for (std::size_t i = 0; i < 3; ++i) {
-    const auto strides = elementwise_strides(saved[i].shape(), saved[i]);  // empty_like
-    out[i] = tape.empty(op, saved[i].shape(), saved[i].dtype(), strides ? &*strides : nullptr);
-  }
-  const FusedScratch held = scratch(tape, saved[0], saved[1]);
-  const Tensor gradient_heads = ledger::transpose(gradient, 1, 2);
-  const std::array<const Tensor*, 6> inputs{&gradient_heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]};
-  const std::array<const Tensor*, 5> outputs{&out[0], &out[1], &out[2], &held[0], &held[1]};
-  tape.run(op, inputs, std::span(outputs).first(held[1] ? 5 : held[0] ? 4 : 3), node.attr);
-}
-
 // Scratch as flash_api.cpp mha_bwd takes it: softmax_d and dq_accum in fp32, and for grouped heads dk and dv at all
 // query heads before they are summed into the key/value heads.
 FusedScratch flash_scratch(Tape& tape, const Tensor& q, const Tensor& k) {
@@ -279,21 +259,47 @@ FusedScratch flash_scratch(Tape& tape, const Tensor& q, const Tensor& k) {
   held[0] = tape.scratch({b, nh, padded_s}, DType::f32);
   held[1] = tape.scratch({b, padded_s, nh, padded_d}, DType::f32);
   if (k.dim(1).size != nh.size) {
-    held[2] = tape.scratch({b, s, nh, d}, q.dtype());
-    held[3] = tape.scratch({b, s, nh, d}, q.dtype());
+    held[2] = tape.scratch({b, k.dim(2), nh, d}, q.dtype());
+    held[3] = tape.scratch({b, k.dim(2), nh, d}, q.dtype());
   }
   return held;
 }
 
 }  // namespace
 
+// Scratch lives for the call, and the kernel is given the first two of it.
+void attention_gradients(OpKind op, const AttentionOperands& of, Gradients& out, Attr attr) {
+  const Tensor& q = *of[1];
+  Tape& tape = q.tape();
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Tensor& operand = *of[i + 1];
+    const auto strides = elementwise_strides(operand.shape(), operand);  // empty_like
+    out[i] = tape.empty(op, operand.shape(), operand.dtype(), strides ? &*strides : nullptr);
+  }
+  const FusedScratch held =
+      op == OpKind::flash_attention_backward ? flash_scratch(tape, q, *of[2]) : FusedScratch{tape.cudnn_scratch()};
+  const std::array<const Tensor*, 5> outputs{&out[0], &out[1], &out[2], &held[0], &held[1]};
+  tape.run(op, of, std::span(outputs).first(held[1] ? 5 : held[0] ? 4 : 3), attr);
+}
+
+namespace {
+
+void fused_attention(OpKind op, Node& node, const Gradients& in, Gradients& out) {
+  std::array<Tensor, 7> saved;
+  for (std::size_t i = 0; i < saved.size(); ++i)
+    saved[i] = node.tape->unpack(node, i);
+  const Tensor gradient = contiguous(ledger::transpose(in[0], 1, 2)), heads = ledger::transpose(gradient, 1, 2);
+  attention_gradients(op, {&heads, &saved[0], &saved[1], &saved[2], &saved[3], &saved[4]}, out, node.attr);
+}
+
+}  // namespace
+
 void flash_attention(Node& node, const Gradients& in, Gradients& out) {
-  fused_attention(OpKind::flash_attention_backward, node, in, out, flash_scratch);
+  fused_attention(OpKind::flash_attention_backward, node, in, out);
 }
 
 void cudnn_attention(Node& node, const Gradients& in, Gradients& out) {
-  fused_attention(OpKind::cudnn_attention_backward, node, in, out,
-                  [](Tape& tape, const Tensor&, const Tensor&) { return FusedScratch{tape.cudnn_scratch()}; });
+  fused_attention(OpKind::cudnn_attention_backward, node, in, out);
 }
 
 // attention_backward.cu: delta in fp32. With fp32 gradients, the case sdpa sends here, the kernel accumulates into

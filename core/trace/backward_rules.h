@@ -38,6 +38,10 @@ void bmm(Node& node, const Gradients& in, Gradients& out);
 void baddbmm(Node& node, const Gradients& in, Gradients& out);
 void softmax(Node& node, const Gradients& in, Gradients& out);
 void dropout(Node& node, const Gradients& in, Gradients& out);
+// Gradients of q, k and v, allocated like them, by flash attention's backward kernel or cuDNN's. `of`: the result's
+// gradient, q, k, v, the result and its logsumexp; the last two may be those of more keys than k has.
+using AttentionOperands = std::array<const Tensor*, 6>;
+void attention_gradients(OpKind op, const AttentionOperands& of, Gradients& out, Attr attr);
 void efficient_attention(Node& node, const Gradients& in, Gradients& out);
 void cudnn_attention(Node& node, const Gradients& in, Gradients& out);
 void flash_attention(Node& node, const Gradients& in, Gradients& out);

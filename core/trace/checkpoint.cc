@@ -128,6 +128,10 @@ bool keeps(const Keep& keep, OpKind op) {
 
 }  // namespace
 
+bool Tape::hands_out(OpKind op) const {
+  return recomputing_ != nullptr && !muted_ && keeps(recomputing_->keep, op);
+}
+
 // In forward: keeps `result`, which `op` is about to make. In recomputation: hands out what was kept.
 bool Tape::take_kept(OpKind op, Tensor& result) {
   const bool forward = recomputing_ == nullptr;

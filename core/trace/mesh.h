@@ -16,7 +16,7 @@ namespace ledger {
 enum class Axis : std::uint8_t { tensor, context, data, pipeline, count_ };
 
 // The members of a group differ along these axes, a bit each.
-enum class RankGroup : std::uint8_t {
+enum class RankGroup : std::uint16_t {
   tensor = 1,
   data = 2 | 4,  // those that have the same parameters and other tokens
   pipeline = 8,
@@ -27,6 +27,9 @@ enum class RankGroup : std::uint8_t {
   expert = 64,             // each has other experts
   expert_data = 128,       // those that have the same part of the same experts
   expert_model = 8 | 32 | 64,
+  batches = 4,     // those that have other sequences
+  exchange = 256,  // of those that share sequences, neighbours that exchange tokens for heads
+  ring = 512,      // and those that keys and values go around among
 };
 
 // Where a rank stands among those of its stage, as its experts are numbered.
@@ -38,6 +41,7 @@ struct Mesh {
   static constexpr std::size_t kAxes = static_cast<std::size_t>(Axis::count_);
   std::array<std::uint64_t, kAxes> sizes{1, 1, 1, 1};
   std::uint64_t expert_tensor = 1, expert = 1;  // a stage's ranks are a multiple of their product
+  std::uint64_t exchanging = 1;                 // how many neighbours along the context axis exchange heads
 
   std::uint64_t world() const {
     std::uint64_t ranks = 1;
@@ -72,14 +76,15 @@ struct Mesh {
     const unsigned bits = static_cast<unsigned>(group);
     std::vector<std::uint64_t> all;
     for (std::uint64_t other = 0; other < world(); ++other) {
-      if (bits > 31) {
+      if (bits > 31 && bits < 256) {
         if (shares_experts(rank, other, bits)) all.push_back(other);
         continue;
       }
-      bool member = true;
+      bool member = bits < 256 || shares_sequences(rank, other, group);
       for (std::size_t i = 0; i < kAxes; ++i) {
         const auto axis = static_cast<Axis>(i);
-        member = member && ((bits >> i & 1u) != 0 || place(other, axis) == place(rank, axis));
+        const bool may_differ = (bits >> i & 1u) != 0 || (bits >= 256 && axis == Axis::context);
+        member = member && (may_differ || place(other, axis) == place(rank, axis));
       }
       const std::uint64_t stage = place(other, Axis::pipeline);
       const bool end = stage == 0 || stage + 1 == size(Axis::pipeline);
@@ -89,6 +94,11 @@ struct Mesh {
   }
 
  private:
+  bool shares_sequences(std::uint64_t rank, std::uint64_t other, RankGroup group) const {
+    const std::uint64_t a = place(rank, Axis::context), b = place(other, Axis::context);
+    return group == RankGroup::ring ? a % exchanging == b % exchanging : a / exchanging == b / exchanging;
+  }
+
   bool shares_experts(std::uint64_t rank, std::uint64_t other, unsigned bits) const {
     const ExpertPlace a = expert_place(rank), b = expert_place(other);
     const bool stage = (bits & 8u) != 0 || place(rank, Axis::pipeline) == place(other, Axis::pipeline);

@@ -144,6 +144,8 @@ Tensor dropout(const Tensor& a, double p);  // native_dropout in training mode; 
 Tensor causal_mask(Tape& tape, const Shape& shape, std::uint64_t before = 0, std::uint64_t window = 0);
 Tensor chunked_mask(Tape& tape, const Shape& shape, std::uint64_t chunk);  // causal within chunks
 Tensor additive_mask(const Tensor& mask, DType dtype, bool infinite);      // only without grad
+// Of the fused kernels' operators, as ops.h has it.
+Attr attention_attr(double scale, double dropout, bool causal);
 // Memory-efficient attention, causal, as many key/value heads as query heads. Source: attention.cu.
 // With a `bias` on the scores it is the bias that hides keys; only without grad.
 Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, double scale = 0, double dropout = 0,

@@ -38,9 +38,9 @@ namespace ledger {
   X(reduce_copy_in, "chunk_cat")               /* out0 has n parts; each = the rank's shards of in0.. side by side, padded with 0; a.i[1] as above */ \
   X(reduce_scatter, "_reduce_scatter_base_")   /* out0 = this rank's part of in0, reduced over all ranks; it may lie in in0 */ \
   X(all_reduce, "allreduce_")                  /* out0 = in0 reduced over all ranks, in place */ \
-  X(send, "send")                              /* in0 to rank a.i[0] of the group; what it is sent may be used again at once */ \
+  X(send, "send")                              /* in0 to rank a.i[0] of the group, with tag a.i[1]; what is sent may be used again at once */ \
   X(all_to_all, "alltoall_base")               /* in0 and out0 have as many equal parts as ranks: part r of in0 goes to rank r, part r of out0 came from it */ \
-  X(receive, "recv_")                          /* out0 = what rank a.i[0] of the group sent, message by message */ \
+  X(receive, "recv_")                          /* out0 = what rank a.i[0] of the group sent with tag a.i[1], message by message */ \
   /* element-wise */ \
   X(to_copy, "_to_copy")                /* out0 = in0 in out0's dtype */ \
   X(clone, "clone")                     /* out0 = in0, same dtype, out0's own strides */ \
@@ -67,6 +67,8 @@ namespace ledger {
   X(log1p, "log1p")                     /* out0 = log(1 + in0) */ \
   X(exp, "exp")                         /* out0 = e^in0 */ \
   X(log, "log")                         /* out0 = log(in0) */ \
+  X(log_sigmoid, "log_sigmoid_forward") /* out0 = -log(1 + exp(-in0)) */ \
+  X(logaddexp, "logaddexp")             /* out0 = log(exp(in0) + exp(in1)) */ \
   X(polar, "polar")                     /* in0[..,n] angles; out0[..,2n]: the cosine and sine of each side by side, a complex number */ \
   X(complex_mul, "mul.Tensor")          /* out0 = in0 * in1, complex numbers as pairs along the last dimension; a.i[0] = 1: times the conjugate of in1 */ \
   X(silu, "silu")                       /* out0 = in0 * sigmoid(in0) */ \
@@ -174,7 +176,7 @@ namespace ledger {
   /* fused, of the stack native */ \
   X(add_rms_norm, "fused_add_rms_norm") /* in0[..,h] residual, in1 = out2's view, in2 = weight[h]; in place out2 := in0 + in1, rounded; out0, out1 as rms_norm's of out2 */ \
   X(add_rms_norm_backward, "fused_add_rms_norm_backward") /* in gradient, x, rstd, weight, perhaps g = the gradient of x that came past the norm (out0's view); out0 = dx as rms_norm_backward's, plus g, perhaps out1 = dweight */ \
-  X(rope, "rope_")                      /* in0 = out0's view [b,s,n,d], in1[d/2] fp32 inverse frequencies; in place each pair (i, i + d/2) turned by s in1[i], whose cosine and sine are fp32; a.i[0] = 1: turned back */ \
+  X(rope, "rope_")                      /* in0 = out0's view [b,s,n,d], in1[d/2] fp32 inverse frequencies; in place each pair (i, i + d/2) turned by (a.i[1] + s) in1[i], whose cosine and sine are fp32; a.i[0] = 1: turned back */ \
   X(swiglu, "swiglu")                   /* out0 = silu(in0) * in1, rounded once */ \
   X(swiglu_backward, "swiglu_backward") /* in0 gradient, in1 gate, in2 up; out0 = dgate, out1 = dup, perhaps in the place of gate and up */ \
   X(cross_entropy_inplace, "fused_cross_entropy") /* as liger_cross_entropy; out1 in fp64 where the logits are */ \

@@ -82,6 +82,9 @@ class Tape {
   void attach(Node* node, Tensor& output);
   Tensor unpack(Node& node, std::size_t index);
 
+  // Recomputing a region that kept what `op` made: what leads to it need not be run again.
+  bool hands_out(OpKind op) const;
+
   // What nodes save of `tensor` from here on is not kept: the first that asks for it in backward has `again` make it,
   // once for all of them. Fused frameworks do so with what is quick to compute from tensors that are saved anyway.
   void remake(const Tensor& tensor, std::function<Tensor()> again);
@@ -90,6 +93,8 @@ class Tape {
   // input_buffer.cpp. `within` a forward pass, whose hooks wait for a later one.
   enum class Pass : std::uint8_t { whole, within };
   void backward(const Tensor& root, Pass pass = Pass::whole);
+  // The same from the gradient of `root`, whose own memory may be gone.
+  void backward(const Tensor& root, const Tensor& gradient);
 
   // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until
   // then.

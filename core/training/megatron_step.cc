@@ -29,6 +29,9 @@ MegatronOptions options_of(const Recipe& r, std::uint64_t stage, std::uint64_t c
   o.stage = stage;
   const Mesh mesh = mesh_of(r);
   o.tp_rank = mesh.place(run.rank, Axis::tensor);
+  o.cp_rank = mesh.place(run.rank, Axis::context);
+  o.cp_gathers = r.cp_comm_type == CpComm::all_gather;
+  o.cp_exchanging = mesh.exchanging;
   o.ep = mesh.expert;
   o.etp = mesh.expert_tensor;
   o.expert = mesh.expert_place(run.rank);
@@ -55,35 +58,30 @@ class StageLoop {
     tape.begin_phase("load");
     // num_layers_per_virtual_pipeline_stage 1, or all of the stage's layers in one chunk.
     const bool interleaved = recipe.pipeline_schedule == PipelineSchedule::interleaved;
-    chunks_ = interleaved ? layers_of_stage(config, recipe.pp) : 1;
-    stage_.emplace(tape, config, options_of(recipe, stage, chunks_, run), buffers_);
-    in_flight_.resize(static_cast<std::size_t>(chunks_));
+    const std::uint64_t chunks = interleaved ? layers_of_stage(config, recipe.pp) : 1;
+    stage_.emplace(tape, config, options_of(recipe, stage, chunks, run), buffers_);
+    chunks_.resize(static_cast<std::size_t>(chunks));
     // get_pp_rank_microbatches. The steady state repeats itself, and with it what it needs: a turn of it is enough.
     const std::uint64_t behind = recipe.pp - stage - 1;
-    const std::uint64_t warm_up = interleaved ? plus(2 * behind, times(chunks_ - 1, recipe.pp)) : behind;
+    const std::uint64_t warm_up = interleaved ? plus(2 * behind, times(chunks - 1, recipe.pp)) : behind;
     const std::uint64_t enough = interleaved ? times(2, recipe.pp) : plus(warm_up, 2);
     micro_batches_ = run.every_micro_batch ? recipe.micro_batches : std::min(recipe.micro_batches, enough);
-    turns_ = times(micro_batches_, chunks_);
+    turns_ = times(micro_batches_, chunks);
     warm_up_ = std::min(warm_up, turns_);
     buffers_.make();
   }
 
   // Phases as of gradient accumulation: step1.2.forward is the second micro-batch's (with chunks, the second turn's).
   void run_step(const std::string& step) {
-    std::uint64_t forwards = 0, backwards = 0;
-    const auto phase = [&](std::uint64_t turn, const char* pass) {
-      tape_.begin_phase(turns_ == 1 ? step + pass : step + std::to_string(turn + 1) + "." + pass);
-    };
-    begun_.assign(in_flight_.size(), 0);
-    while (backwards < turns_) {
-      if (forwards < turns_) {
-        phase(forwards, "forward");
-        forward(chunk_of(forwards++));
-      }
-      if (forwards <= warm_up_ && forwards < turns_) continue;
-      phase(backwards, "backward");
-      backward(in_flight_.size() - 1 - chunk_of(backwards++));
+    step_ = step;
+    begun_.assign(chunks_.size(), 0);
+    if (recipe_.pipeline_schedule == PipelineSchedule::interleaved) {
+      interleaved();
+    } else {
+      one_forward_one_backward();
     }
+    input_gradient_.reset();
+    output_gradient_.reset();
     tape_.begin_phase(step + "optimizer");
     buffers_.step({stage_->shared_embedding(), !stage_->is_first(0)});
     tape_.begin_phase(step + "zero_grad");
@@ -91,45 +89,161 @@ class StageLoop {
   }
 
  private:
-  struct MicroBatch {
-    Tensor input, root;
+  // Of one chunk: micro-batches that have begun and not ended, and what was received for them.
+  struct Chunk {
+    std::deque<Tensor> inputs, outputs, gradients;
   };
+
+  // --- forward_backward_pipelining_without_interleaving
+  // ----------------------------------------------------------------------
+  // Its variables hold their tensors until they get others: the last output's gradient, and the input's.
+
+  void one_forward_one_backward() {
+    for (std::uint64_t k = 0; k < turns_; ++k) {
+      phase(k, "forward");
+      if (k <= warm_up_) take_input(0);
+      const Tensor output = forward(0);
+      if (k < warm_up_) {
+        pass_on(output, 0);
+        continue;
+      }
+      send_and_take_gradient(output);
+      phase(k - warm_up_, "backward");
+      const Tensor input = backward(0, output_gradient_);
+      input_gradient_ = gradient_of(input);
+      if (k + 1 < turns_) take_input(0);
+    }
+    for (std::uint64_t k = turns_ - warm_up_; k < turns_; ++k) {
+      phase(k, "backward");
+      if (!stage_->is_last(0)) output_gradient_ = stage_->receive_gradient();
+      input_gradient_ = gradient_of(backward(0, output_gradient_));
+    }
+  }
+
+  // send_forward_recv_backward: the gradient has its memory before the output gives up its own.
+  void send_and_take_gradient(const Tensor& output) {
+    if (stage_->is_last(0)) return;
+    stage_->send_output(output);
+    output_gradient_ = stage_->receive_gradient();
+    stage_->release(output);
+  }
+
+  // --- forward_backward_pipelining_with_interleaving, with overlap_p2p_comm
+  // -----------------------------------------------------
+  // What comes next has its memory as soon as a pass is over, and what was sent has its own until the next forward.
+
+  void interleaved() {
+    phase(0, "forward");
+    take_input(0);
+    if (warm_up_ == 0) take_gradient(0);  // of the last stage, which has one chunk: none
+    Tensor output;
+    for (std::uint64_t k = 0; k < turns_; ++k) {
+      if (k != 0) phase(k, "forward");
+      const std::size_t chunk = chunk_of(k);
+      if (output) stage_->release(output);
+      output = forward(chunk);
+      if (!stage_->is_last(chunk)) stage_->send_output(output);
+      if (k + 1 < turns_) take_input(chunk_of(k + 1));
+      if (stage_->is_last(chunk)) output.reset();
+      if (k < warm_up_) {
+        if (output) stage_->release(output);
+        output.reset();
+        if (k + 1 == warm_up_ && warm_up_ < turns_) take_gradient(chunks_.size() - 1);
+        continue;
+      }
+      backward_turn(k - warm_up_);
+    }
+    if (output) stage_->release(output);
+    output.reset();
+    if (warm_up_ == turns_) take_gradient(chunks_.size() - 1);
+    for (std::uint64_t k = turns_ - warm_up_; k < turns_; ++k)
+      backward_turn(k);
+  }
+
+  void backward_turn(std::uint64_t k) {
+    phase(k, "backward");
+    const auto chunk_at = [&](std::uint64_t turn) { return chunks_.size() - 1 - chunk_of(turn); };
+    const std::size_t chunk = chunk_at(k);
+    Tensor input_gradient;
+    {
+      const Tensor gradient = taken(chunks_[chunk].gradients);
+      input_gradient = gradient_of(backward(chunk, gradient));
+    }
+    if (k + 1 < turns_) take_gradient(chunk_at(k + 1));
+    input_gradient_ = std::move(input_gradient);
+  }
+
+  // --- passes
+  // ------------------------------------------------------------------------------------------------------------------
+
+  void phase(std::uint64_t turn, const char* pass) {
+    tape_.begin_phase(turns_ == 1 ? step_ + pass : step_ + std::to_string(turn + 1) + "." + pass);
+  }
 
   // get_schedule_table: groups of as many micro-batches as stages, through one chunk after the other.
   std::size_t chunk_of(std::uint64_t turn) const {
-    return static_cast<std::size_t>(turn % times(recipe_.pp, chunks_) / recipe_.pp);
+    return static_cast<std::size_t>(turn % times(recipe_.pp, chunks_.size()) / recipe_.pp);
   }
 
-  void forward(std::size_t chunk) {
-    MicroBatch micro;
-    if (!stage_->is_first(chunk)) micro.input = stage_->receive();
-    micro.root = stage_->forward(chunk, micro.input, begun_[chunk]++);
+  static Tensor taken(std::deque<Tensor>& tensors) {
+    Tensor first = std::move(tensors.front());
+    tensors.pop_front();
+    return first;
+  }
+
+  void take_input(std::size_t chunk) {
+    chunks_[chunk].inputs.push_back(stage_->is_first(chunk) ? Tensor() : stage_->receive());
+  }
+
+  void take_gradient(std::size_t chunk) {
+    chunks_[chunk].gradients.push_back(stage_->is_last(chunk) ? Tensor() : stage_->receive_gradient());
+  }
+
+  void pass_on(const Tensor& output, std::size_t chunk) {
+    if (stage_->is_last(chunk)) return;
+    stage_->send_output(output);
+    stage_->release(output);
+  }
+
+  Tensor forward(std::size_t chunk) {
+    Tensor output = stage_->forward(chunk, chunks_[chunk].inputs.back(), begun_[chunk]++);
     if (stage_->is_last(chunk)) {
-      if (run_.operands) tape_.trace().losses.push_back(micro.root.impl()->storage->id);
-      if (micro_batches_ != 1) micro.root = micro.root / static_cast<double>(micro_batches_);
+      if (run_.operands) tape_.trace().losses.push_back(output.impl()->storage->id);
+      if (micro_batches_ != 1) output = output / static_cast<double>(micro_batches_);
     }
-    in_flight_[chunk].push_back(std::move(micro));
+    chunks_[chunk].outputs.push_back(output);
+    return output;
   }
 
-  void backward(std::size_t chunk) {
-    const MicroBatch micro = std::move(in_flight_[chunk].front());
-    in_flight_[chunk].pop_front();
+  // The chunk's input, whose gradient is sent.
+  Tensor backward(std::size_t chunk, const Tensor& gradient) {
+    const Tensor output = taken(chunks_[chunk].outputs);
+    Tensor input = taken(chunks_[chunk].inputs);
     buffers_.before_backward();
     {
       const Tape::Scope scope(tape_, "loss");
-      tape_.backward(micro.root);
+      if (gradient) {
+        tape_.backward(output, gradient);
+      } else {
+        tape_.backward(output);
+      }
     }
-    if (micro.input) stage_->send_gradient(micro.input);
+    if (input) stage_->send_gradient(input);
+    return input;
   }
+
+  static Tensor gradient_of(const Tensor& input) { return input ? input.grad() : Tensor(); }
 
   Tape& tape_;
   const Recipe& recipe_;
   const MegatronRun& run_;
-  std::uint64_t chunks_ = 1, warm_up_ = 0, micro_batches_ = 0, turns_ = 0;
+  std::uint64_t warm_up_ = 0, micro_batches_ = 0, turns_ = 0;
   MegatronBuffers buffers_;
   std::optional<MegatronStage> stage_;
-  std::vector<std::deque<MicroBatch>> in_flight_;  // by chunk
-  std::vector<std::uint64_t> begun_;               // micro-batches of this step, by chunk
+  std::vector<Chunk> chunks_;
+  std::vector<std::uint64_t> begun_;         // micro-batches of this step, by chunk
+  Tensor input_gradient_, output_gradient_;  // the schedule's variables
+  std::string step_;
 };
 
 }  // namespace

@@ -65,6 +65,12 @@ constexpr Refusal kMegatronRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !divides(times(2, r.cp), r.seq); }},
     {"attention", "cp_wants_fused_attention",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && r.attention == Attention::eager; }},
+    {"cp_a2a_ranks", "cp_a2a_ranks_divide",
+     [](const ModelConfig& c, const Recipe& r) {
+       const std::uint64_t ranks = exchanging_ranks(r), shared = times(ranks, r.tp);
+       return !divides(ranks, r.cp) ||
+              (ranks != 1 && (!divides(shared, c.num_attention_heads) || !divides(shared, c.num_key_value_heads)));
+     }},
     {"ep", "ep_needs_experts",
      [](const ModelConfig& c, const Recipe& r) { return (r.ep != 1 || r.etp != 0) && c.moe.experts == 0; }},
     {"ep", "ep_divides_the_experts",
@@ -90,7 +96,8 @@ constexpr Refusal kMegatronRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.grad_accum != 1; }},
     {"attention", "megatron_attention_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
-       return r.attention != Attention::sdpa && r.attention != Attention::cudnn && r.attention != Attention::eager;
+       return r.attention != Attention::sdpa && r.attention != Attention::cudnn && r.attention != Attention::eager &&
+              r.attention != Attention::flash;
      }},
     {"checkpointing", "megatron_recomputes_none_core_or_full",
      [](const ModelConfig&, const Recipe& r) {

@@ -81,6 +81,8 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.tp = recipe.tp;
   model.tp_rank = mesh_of(recipe).place(options.rank, Axis::tensor);
   model.cp = recipe.cp;
+  model.cp_rank = mesh_of(recipe).place(options.rank, Axis::context);
+  model.cp_gathers = recipe.cp_comm_type != CpComm::p2p;
   model.images = recipe.images;
   model.image_height = recipe.image_height;
   model.image_width = recipe.image_width;

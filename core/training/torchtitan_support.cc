@@ -65,6 +65,10 @@ constexpr Refusal kTorchtitanRefusals[] = {
     {"cp", "torchtitan_cp_shards", [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && r.fsdp == 0; }},
     {"cp", "cp_cuts_the_sequence_in_pairs",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && r.seq % times(2, r.cp) != 0; }},
+    {"cp_comm_type", "torchtitan_rotates_keys_and_values",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.cp != 1 && (r.cp_comm_type == CpComm::a2a || r.cp_comm_type == CpComm::a2a_p2p);
+     }},
     {"seq", "sequence_parallel_cuts_the_sequence",
      [](const ModelConfig&, const Recipe& r) { return r.seq / r.cp % r.tp != 0; }},
     {"units", "torchtitan_has_units_of_its_own",

@@ -10,7 +10,7 @@ namespace ledger::LEDGER_DEVICE {
 
 const char* attention_refusal(const Call& call, std::size_t first, std::size_t bias) {
   const Operand &q = call.in[first], &k = call.in[first + 1], &v = call.in[first + 2];
-  const bool match = q.rank == 4 && k.rank == 4 && v.rank == 4 && q.sizes[2] <= k.sizes[2] &&
+  const bool match = q.rank == 4 && k.rank == 4 && v.rank == 4 && (call.attr.i[1] != 0 || q.sizes[2] <= k.sizes[2]) &&
                      q.sizes[3] == k.sizes[3] && std::equal(k.sizes.begin(), k.sizes.begin() + 3, v.sizes.begin()) &&
                      k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0 && q.dtype == k.dtype && q.dtype == v.dtype;
   const bool biased = call.in.size() > bias;

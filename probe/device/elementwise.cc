@@ -75,6 +75,8 @@ struct Unary {
         return map_strip(x, math::Exp{});
       case OpKind::log:
         return map_strip(x, math::Log{});
+      case OpKind::log_sigmoid:
+        return map_strip(x, math::LogSigmoid{});
       case OpKind::cos:
         return map_strip(x, math::Cos{});
       case OpKind::sin:
@@ -123,6 +125,8 @@ struct Binary {
       case OpKind::div:
       case OpKind::div_inplace:
         return map_strip(x, y, math::Divide{});
+      case OpKind::logaddexp:
+        return map_strip(x, y, math::LogAddExp{});
       case OpKind::logical_or:
         return map_strip(x, y, math::Or{});
       case OpKind::silu_backward:

@@ -14,14 +14,14 @@ struct Rope {
   Walk<1> heads;  // [b, s, n]
   std::int64_t step;
   DType dtype;
-  std::uint64_t half, strips, positions, heads_of_token;
+  std::uint64_t half, strips, positions, heads_of_token, first_position;
   const std::byte* frequencies;
   std::int64_t frequency_step;
   bool back;
 
   LEDGER_DEVICE_ONLY void operator()(std::uint64_t index) const {
     const std::uint64_t head = index / strips, first = (index - head * strips) * kStrip;
-    const std::uint64_t position = head / heads_of_token % positions;
+    const std::uint64_t position = first_position + head / heads_of_token % positions;
     const unsigned count = half - first < kStrip ? static_cast<unsigned>(half - first) : kStrip;
     std::byte* at[1];
     heads.locate(head, at);
@@ -47,9 +47,17 @@ void turn(Call& call) {
   Operand heads = x;
   --heads.rank;
   const std::uint64_t half = x.sizes[3] / 2, strips = divide_up(half, kStrip);
-  const Rope<C> rope{
-      Walk<1>(heads, {heads}),    host::last_step(x), x.dtype, half, strips, x.sizes[1], x.sizes[2], frequencies.data,
-      frequencies.byte_stride(0), call.attr.i[0] != 0};
+  const Rope<C> rope{Walk<1>(heads, {heads}),
+                     host::last_step(x),
+                     x.dtype,
+                     half,
+                     strips,
+                     x.sizes[1],
+                     x.sizes[2],
+                     static_cast<std::uint64_t>(call.attr.i[1]),
+                     frequencies.data,
+                     frequencies.byte_stride(0),
+                     call.attr.i[0] != 0};
   for_elements(call, rope.heads.count() * strips, rope);
 }
 

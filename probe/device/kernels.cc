@@ -119,6 +119,8 @@ constexpr KernelRow kRows[] = {
     {OpKind::log1p, unary},
     {OpKind::exp, unary},
     {OpKind::log, unary},
+    {OpKind::log_sigmoid, unary},
+    {OpKind::logaddexp, binary},
     {OpKind::logical_or, binary},
     {OpKind::amax, amax},
     {OpKind::less, of_integer},

@@ -120,6 +120,8 @@ constexpr KernelRow kRows[] = {
     {OpKind::log1p, log1p},
     {OpKind::exp, exp},
     {OpKind::log, log},
+    {OpKind::log_sigmoid, log_sigmoid},
+    {OpKind::logaddexp, logaddexp},
     {OpKind::logical_or, logical_or},
     {OpKind::amax, amax},
     {OpKind::less, less},

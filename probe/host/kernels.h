@@ -64,6 +64,8 @@ void floor(KernelCall& call);
 void log1p(KernelCall& call);
 void exp(KernelCall& call);
 void log(KernelCall& call);
+void log_sigmoid(KernelCall& call);
+void logaddexp(KernelCall& call);
 void logical_or(KernelCall& call);
 void cos(KernelCall& call);
 void sin(KernelCall& call);

@@ -271,17 +271,18 @@ void backward(KernelCall& call) {
   }
 }
 
-bool shapes_match(const HostView& q, const HostView& k, const HostView& v) {
-  return q.rank == 4 && k.rank == 4 && v.rank == 4 && q.sizes[2] <= k.sizes[2] && q.sizes[3] == k.sizes[3] &&
-         std::equal(k.sizes.begin(), k.sizes.begin() + 3, v.sizes.begin()) && k.sizes[1] > 0 &&
-         q.sizes[1] % k.sizes[1] == 0;
+// Where nothing is hidden there may be fewer keys than queries: half of those of another rank's sequence.
+bool shapes_match(const HostView& q, const HostView& k, const HostView& v, bool causal) {
+  return q.rank == 4 && k.rank == 4 && v.rank == 4 && (!causal || q.sizes[2] <= k.sizes[2]) &&
+         q.sizes[3] == k.sizes[3] && std::equal(k.sizes.begin(), k.sizes.begin() + 3, v.sizes.begin()) &&
+         k.sizes[1] > 0 && q.sizes[1] % k.sizes[1] == 0;
 }
 
 constexpr const char* kBadShapes = "queries, keys and values have shapes that do not go together";
 
 // What is wrong with a call whose queries are in[first], or nullptr.
 const char* refusal(const KernelCall& call, std::size_t first) {
-  if (!shapes_match(call.in[first], call.in[first + 1], call.in[first + 2])) return kBadShapes;
+  if (!shapes_match(call.in[first], call.in[first + 1], call.in[first + 2], call.attr.i[1] == 0)) return kBadShapes;
   return call.attr.i[0] != 0 ? "dropout inside attention is not computed here: set the model's attention dropout to 0"
                              : nullptr;
 }
@@ -408,8 +409,8 @@ void attention(KernelCall& call) {
 
 void attention_backward(KernelCall& call) {
   call.error = refusal(call, 1);
-  if (call.in[1].sizes[2] != call.in[2].sizes[2]) call.error = kBadShapes;
-  if (call.in.size() == 7 && call.in[1].sizes[1] != call.in[2].sizes[1]) call.error = kBadShapes;
+  const HostView &q = call.in[1], &k = call.in[2];
+  if (call.in.size() == 7 && (q.sizes[1] != k.sizes[1] || q.sizes[2] != k.sizes[2])) call.error = kBadShapes;
   if (call.error != nullptr) return;
   const bool wide = call.in[1].dtype == DType::f64;
   if (call.in.size() == 7) return wide ? backward_biased<double>(call) : backward_biased<float>(call);

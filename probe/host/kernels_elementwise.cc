@@ -150,6 +150,14 @@ void log(KernelCall& call) {
   map<1>(call, math::Log{});
 }
 
+void log_sigmoid(KernelCall& call) {
+  map<1>(call, math::LogSigmoid{});
+}
+
+void logaddexp(KernelCall& call) {
+  map<2>(call, math::LogAddExp{});
+}
+
 void logical_or(KernelCall& call) {
   map<2>(call, math::Or{});
 }

@@ -22,7 +22,7 @@ void turn(KernelCall& call) {
   for (std::uint64_t s = 0; s < x.sizes[1]; ++s) {
     turns.clear();
     for (const float frequency : inverse)
-      turns.emplace_back(s, frequency, call.attr.i[0] != 0);
+      turns.emplace_back(static_cast<std::uint64_t>(call.attr.i[1]) + s, frequency, call.attr.i[0] != 0);
     HostView at_s = x;
     at_s.data += static_cast<std::ptrdiff_t>(s) * x.byte_stride(1);
     at_s.sizes[1] = 1;

@@ -51,6 +51,7 @@ LEDGER_UNARY(Floor, std::floor(x))
 LEDGER_UNARY(Log1p, std::log1p(x))
 LEDGER_UNARY(Exp, std::exp(x))
 LEDGER_UNARY(Log, std::log(x))
+LEDGER_UNARY(LogSigmoid, (x < 0 ? x : C{0}) - std::log1p(std::exp(x < 0 ? x : -x)))
 LEDGER_UNARY(Silu, x / (1 + std::exp(-x)))
 LEDGER_UNARY(Sigmoid, 1 / (1 + std::exp(-x)))
 LEDGER_UNARY(Relu, x < 0 ? C{0} : x)  // NaN passes through
@@ -69,6 +70,7 @@ LEDGER_BINARY(Add, x + y)
 LEDGER_BINARY(Subtract, x - y)
 LEDGER_BINARY(Multiply, x* y)
 LEDGER_BINARY(Divide, x / y)
+LEDGER_BINARY(LogAddExp, (x < y ? y : x) + std::log1p(std::exp(x < y ? x - y : y - x)))
 LEDGER_BINARY(Or, static_cast<C>(x != 0 || y != 0))
 LEDGER_BINARY(ZeroMaskedRows, x != 0 ? C{0} : y)    // x: masked; y may be NaN
 LEDGER_BINARY(ThresholdBackward, y > 0 ? x : C{0})  // here and below x is the gradient

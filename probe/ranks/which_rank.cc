@@ -11,31 +11,11 @@ std::string count(std::uint64_t ranks) {
   return ranks == 1 ? "one rank" : std::to_string(ranks) + " ranks";
 }
 
-// How ranks of a recipe share the work, where such ranks are predicted and not run.
-struct NotRun {
-  const char* how;
-  bool (*holds)(const Recipe&);
-};
-
-constexpr NotRun kNotRun[] = {
-    {"sequences (cp)", [](const Recipe& r) { return r.cp != 1; }},
-};
-
-std::string what_is_not_run(const Recipe& recipe) {
-  for (const NotRun& one : kNotRun) {
-    if (one.holds(recipe))
-      return std::string(
-                 "probe runs ranks that share data (dp), matrices (tp), layers (pp) and experts (ep); this recipe's "
-                 "share ") +
-             one.how + ", too. Use --dry-run";
-  }
-  return "";
-}
-
 // "dp 4", or with more axes "dp 2, tp 2".
 std::string axes(const Recipe& recipe) {
   std::string text = "dp " + std::to_string(recipe.dp);
   if (recipe.tp != 1) text += ", tp " + std::to_string(recipe.tp);
+  if (recipe.cp != 1) text += ", cp " + std::to_string(recipe.cp);
   if (recipe.pp != 1) text += ", pp " + std::to_string(recipe.pp);
   return text;
 }
@@ -69,7 +49,6 @@ std::uint64_t world_of(const Recipe& recipe) {
 
 RankChoice stand_in_for(const std::string& as_rank, const Recipe& recipe,
                         const std::function<Bytes(std::uint64_t rank)>& peak_of) {
-  if (const std::string why = what_is_not_run(recipe); !why.empty()) return refused(why);
   const std::uint64_t world = world_of(recipe);
   if (as_rank == "worst") {
     if (world > kMostRanksToCompare)
@@ -104,7 +83,6 @@ RankChoice launched_rank(const Recipe& recipe, const std::function<const char*(c
   RankChoice choice;
   choice.place = std::move(found.place);
   if (choice.place.world == 1 && world == 1) return choice;
-  if (const std::string why = what_is_not_run(recipe); !why.empty()) return refused(why);
   if (choice.place.world == world) return choice;
   if (choice.place.world == 1)
     return refused("this recipe has " + count(world) + " and this is one process: start it as torchrun --no-python " +

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "core/answer/prediction.h"
+#include "core/memory/census.h"
+#include "core/parallel/mesh_of.h"
 #include "core/training/megatron_step.h"
 #include "tests/config/fixtures.h"
 #include "tests/training/runs.h"
@@ -227,7 +229,7 @@ TEST(Megatron, EarlierStagesHoldMoreMicroBatches) {
   }());
   for (std::uint64_t stage = 1; stage + 2 < recipe.pp; ++stage) {
     EXPECT_EQ(played(config, recipe, stage).peak_tensor_bytes - played(config, recipe, stage + 1).peak_tensor_bytes,
-              layer + 4 /* the root */)
+              layer + 2 /* an element in place of the output */)
         << stage;
   }
   EXPECT_EQ(micro_batches_in_flight(0, 8, 16), 8u);
@@ -242,7 +244,7 @@ TEST(Megatron, InterleavedStagesHoldMoreLayers) {
   const ModelConfig config = gpt(256, p * v, 4, 128);
   Recipe recipe = megatron(2, 128);
   recipe.attention = Attention::eager;
-  const Bytes layer = activations_of_a_layer(gpt(256, 2, 4, 128), recipe) + 4 /* the root */;
+  const Bytes layer = activations_of_a_layer(gpt(256, 2, 4, 128), recipe), tensor = 2 * 128 * 256 * 2;
   recipe.pp = p;
   recipe.micro_batches = 16;
   recipe.pipeline_schedule = PipelineSchedule::interleaved;
@@ -255,8 +257,64 @@ TEST(Megatron, InterleavedStagesHoldMoreLayers) {
     const Replay r = replay(trace.value(), {});
     for (const PhasePeak& phase : r.phases)
       held = trace.value().phases[phase.phase] == last ? phase.end_bytes - r.phases.front().end_bytes : held;
-    EXPECT_EQ(held, in_flight * layer) << stage;
+    // An element in place of each output that was sent; the last output, which is sent and not yet let go; the next
+    // input, and the first gradient, for which there is memory already.
+    EXPECT_EQ(held, in_flight * layer + (in_flight - 1) * 2 + 3 * tensor) << stage;
   }
+}
+
+// TransformerBlock.input_tensor: each chunk's last input, and with it its gradient, until its next micro-batch.
+TEST(Megatron, LastInputsAndTheirGradientsStayBetweenSteps) {
+  const std::uint64_t p = 2, v = 3;
+  const ModelConfig config = gpt(256, p * v, 4, 128);
+  Recipe recipe = megatron(2, 128);
+  recipe.pp = p;
+  recipe.micro_batches = 4;
+  const auto kept = [&](std::uint64_t stage) {
+    const Result<Trace> trace = trace_megatron(config, recipe, stage);
+    EXPECT_TRUE(trace.ok());
+    Census census(trace.value());
+    for (const Event& event : trace.value().events)
+      census.apply(event);
+    std::uint64_t count = 0;
+    for (StorageId id = 0; id < trace.value().storages.size(); ++id) {
+      const Shape& shape = trace.value().storages[id].shape;
+      const bool activation = shape.same_sizes({{128, Sym::none}, {2, Sym::none}, {256, Sym::none}});
+      count += activation && census.alive(id) ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(kept(0), 0u);
+  EXPECT_EQ(kept(1), 2u);
+  recipe.pipeline_schedule = PipelineSchedule::interleaved;
+  EXPECT_EQ(kept(0), 2 * (v - 1));  // its first chunk receives nothing
+  EXPECT_EQ(kept(1), 2 * v);
+}
+
+// send_forward_recv_backward: memory of the gradient that comes is taken before deallocate_output_tensor.
+TEST(Megatron, AnOutputThatIsSentOutlivesTheReceiptOfItsGradient) {
+  Recipe recipe = megatron(2, 128);
+  recipe.pp = 2;
+  recipe.micro_batches = 4;
+  const Result<Trace> traced =
+      trace_megatron(gpt(256, 2, 4, 128), recipe, 0, {.steps = 1, .operands = true, .every_micro_batch = true});
+  ASSERT_TRUE(traced.ok());
+  const Trace& trace = traced.value();
+  std::uint64_t let_go_at_once = 0, let_go_after = 0;
+  StorageId output = kNoStorage;
+  bool received = false;
+  for (const Event& event : trace.events) {
+    if (event.type == EventType::run && trace.runs[event.id].op == OpKind::send) {
+      output = trace.views[trace.runs[event.id].first_view].storage;
+      received = false;
+    }
+    received = received || (event.type == EventType::alloc && trace.storages[event.id].op == OpKind::receive);
+    if (event.type != EventType::free || event.id != output) continue;
+    ++(received ? let_go_after : let_go_at_once);
+    output = kNoStorage;
+  }
+  EXPECT_EQ(let_go_at_once, 1u);  // of the micro-batch that warms up
+  EXPECT_EQ(let_go_after, 3u);
 }
 
 // 6 layers on 4 stages: embedding and loss count as one each, so stages have 1, 2, 2 and 1.
@@ -329,8 +387,8 @@ TEST(Megatron, ContextParallelRanksHoldTheirPartOfTheSequence) {
   ModelConfig config = gpt(128, 2, 4, 64);
   Recipe whole = megatron(1, 64), half = whole;
   half.cp = 2;
-  const Bytes random_state = 2 * 8;  // of the kernel, whatever the length
-  EXPECT_EQ(2 * activations_of_a_layer(config, half) - random_state, activations_of_a_layer(config, whole));
+  const Bytes random_state = 2 * 8;  // of each step's kernel, whatever the length
+  EXPECT_EQ(2 * activations_of_a_layer(config, half) - 3 * random_state, activations_of_a_layer(config, whole));
   half.zero = 1;
   EXPECT_EQ(played(config, half, 0, {.gradient_accumulation_fusion = false}).phases.back().end_bytes,
             6 * parameter_count(config) + 12 * divide_up(parameter_count(config), 2));
@@ -452,7 +510,8 @@ TEST(Megatron, GoldenPeaks) {
                         .te_workspace_bytes = hopper ? 32 * kMiB : 4 * kMiB,
                         .gradient_accumulation_fusion = experts,
                         .rope_fusion = !experts,
-                        .keeps_dummy_gradients = row.find("te_before_2_3") == nullptr});
+                        .keeps_dummy_gradients = row.find("te_before_2_3") == nullptr,
+                        .rank = mesh_of(recipe.value()).world() - 1});
     ASSERT_TRUE(trace.ok()) << trace.problem().where << " " << trace.problem().expected;
     const Replay r = replay(trace.value(), {});
     Bytes first = 0;

@@ -144,9 +144,9 @@ dtype: bf16
 });
 
 test('torchtitan: TOML', () => {
-  const read = readConfiguration('[model]\nname = "llama3"\nflavor = "8B"\n\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n\n[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n\n[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "2"\n');
+  const read = readConfiguration('[model]\nname = "llama3"\nflavor = "8B"\n\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n\n[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\ncontext_parallel_degree = 2\ncontext_parallel_rotate_method = "alltoall"\n\n[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "2"\n');
   assert.equal(read.model, 'llama-3.1-8b');
-  assert.deepEqual(read.recipe, { stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', param_dtype: 'bf16', batch: 2, seq: 8192, tp: 2, sequence_parallel: true, checkpointing: 'selective' });
+  assert.deepEqual(read.recipe, { stack: 'torchtitan', precision: 'fp32', fsdp: 2, units: 'titan', param_dtype: 'bf16', batch: 2, seq: 8192, tp: 2, cp: 2, cp_comm_type: 'p2p', sequence_parallel: true, checkpointing: 'selective' });
   assert.deepEqual(read.notModelled, ['activation_checkpoint.selective_ac_option']);
 });
 
@@ -164,10 +164,12 @@ test('Megatron-LM: a command line describes model, plan and recipe', () => {
     --bf16 --use-distributed-optimizer --recompute-granularity selective --lr 3e-4`);
   assert.equal(read.format, 'Megatron-LM');
   assert.deepEqual(read.recipe, {
-    stack: 'megatron', precision: 'megatron-bf16', attention: 'flash', loss: 'vocab_parallel', batch: 1, seq: 8192, tp: 2, sequence_parallel: true, zero: 1, checkpointing: 'selective', dp: 4, micro_batches: 32,
+    stack: 'megatron', precision: 'megatron-bf16', attention: 'sdpa', loss: 'vocab_parallel', batch: 1, seq: 8192, tp: 2, sequence_parallel: true, zero: 1, checkpointing: 'selective', dp: 4, micro_batches: 32,
   });
   const { hidden_size, num_key_value_heads, intermediate_size, tie_word_embeddings } = JSON.parse(read.config);
   assert.deepEqual([hidden_size, num_key_value_heads, intermediate_size, tie_word_embeddings], [4096, 8, 14336, false]);
+  const context = readConfiguration('--num-layers 2 --hidden-size 64 --num-attention-heads 4 --context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 --attention-backend flash').recipe;
+  assert.deepEqual([context.cp, context.cp_comm_type, context.cp_a2a_ranks, context.attention], [4, 'a2a_p2p', 2, 'flash']);
 });
 
 test('what is no configuration is left alone', () => {

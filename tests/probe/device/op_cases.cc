@@ -123,6 +123,8 @@ constexpr Formula kFormulas[] = {
     {OpKind::log1p, 1, -0.5, 9},
     {OpKind::exp, 1},
     {OpKind::log, 1, 0.1, 9},
+    {OpKind::log_sigmoid, 1, -8, 8},
+    {OpKind::logaddexp, 2, -8, 8},
     {OpKind::cos, 1, -9, 9},
     {OpKind::sin, 1, -9, 9},
     {OpKind::silu, 1, -8, 8},

@@ -208,7 +208,7 @@ TEST(RanksOfARecipe, ComeFromALauncherOrAreStoodInFor) {
   tensor_parallel.tp = 2;
   EXPECT_EQ(launched_rank(tensor_parallel, reader(four)).error, "");
   context_parallel.cp = 4;
-  EXPECT_NE(launched_rank(context_parallel, reader(four)).error.find("sequences (cp)"), std::string::npos);
+  EXPECT_EQ(launched_rank(context_parallel, reader(four)).error, "");
   expert_parallel.ep = 4;
   EXPECT_EQ(launched_rank(expert_parallel, reader(four)).error, "") << "of the same ranks";
 }

@@ -148,11 +148,7 @@ TEST_F(RanksOfTheProgram, ThatShareMoreThanRunsAreRefusedByName) {
     const char* says;
   };
   constexpr Refused kRefused[] = {
-      {"--stack megatron --precision megatron-bf16 --seq 8 --cp 2", "sequences (cp)"},
       {"--stack megatron --precision megatron-bf16 --seq 8 --attention eager", "unfused attention"},
-      {"--stack megatron --precision megatron-bf16 --seq 8 --pp 2 --pipeline-schedule interleaved --micro-batches 2 "
-       "--as-rank 0/2",
-       "interleaved schedule"},
   };
   for (const Refused& refused : kRefused) {
     const Outcome outcome = refusal(refused.arguments);

@@ -106,7 +106,7 @@ constexpr void tensor(Recipe& r, std::uint64_t tp) {
   r.attention = Attention::sdpa;
   r.seq = 8;
   r.tp = tp;
-  r.sequence_parallel = true;
+  r.sequence_parallel = tp > 1;
 }
 
 constexpr void sharded(Recipe& r) {
@@ -122,6 +122,11 @@ constexpr void megatron(Recipe& r, std::uint64_t tp, std::uint64_t pp) {
   r.tp = tp;
   r.pp = pp;
   r.micro_batches = 3;
+}
+
+constexpr void context(Recipe& r, std::uint64_t cp, CpComm how = CpComm::automatic) {
+  r.cp = cp;
+  r.cp_comm_type = how;
 }
 
 constexpr void experts(Recipe& r, std::uint64_t tp, std::uint64_t pp, std::uint64_t ep, std::uint64_t etp) {
@@ -223,6 +228,132 @@ constexpr Shared kShared[] = {
      [](Recipe& r) {
        megatron(r, 2, 2);
        r.sequence_parallel = true;
+     }},
+    {"megatron_pp2_interleaved", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 1, 2);
+       r.micro_batches = 4;
+       r.pipeline_schedule = PipelineSchedule::interleaved;
+     }},
+    {"megatron_pp2_interleaved_tied_recomputed", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 2);
+       r.micro_batches = 6;
+       r.pipeline_schedule = PipelineSchedule::interleaved;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"megatron_cp2", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 2);
+     }},
+    {"megatron_cp4", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 4);
+     }},
+    {"megatron_cp4_flash_gpt", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 4);
+       r.batch = 2;
+       r.attention = Attention::flash;
+     }},
+    {"megatron_cp2_zero1_gpt", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 2);
+       r.zero = 1;
+     }},
+    {"megatron_cp2_a2a", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 2, CpComm::a2a);
+     }},
+    {"megatron_cp4_a2a_flash", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 4, CpComm::a2a);
+       r.batch = 2;
+       r.attention = Attention::flash;
+     }},
+    {"megatron_cp4_a2a_p2p", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 4, CpComm::a2a_p2p);
+     }},
+    {"megatron_cp4_a2a_p2p_flash_recomputed", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 4, CpComm::a2a_p2p);
+       r.attention = Attention::flash;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"megatron_cp2_all_gather", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 2, CpComm::all_gather);
+     }},
+    {"megatron_cp4_all_gather_flash", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 1, 1);
+       context(r, 4, CpComm::all_gather);
+       r.batch = 2;
+       r.attention = Attention::flash;
+     }},
+    {"megatron_cp2_tp2_sequence_selective", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       context(r, 2);
+       r.sequence_parallel = true;
+       r.checkpointing = Checkpointing::selective;
+     }},
+    {"megatron_cp2_pp2", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 2);
+       context(r, 2);
+       r.attention = Attention::flash;
+     }},
+    {"megatron_cp2_experts", kMegatronMixtral,
+     [](Recipe& r) {
+       experts(r, 1, 1, 2, 0);
+       context(r, 2);
+     }},
+    {"cp2_fsdp2", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 1);
+       sharded(r);
+       context(r, 2);
+     }},
+    {"cp4_fsdp2", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 1);
+       sharded(r);
+       context(r, 4);
+       r.batch = 2;
+     }},
+    {"cp4_fsdp2_rotated", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 1);
+       sharded(r);
+       context(r, 4, CpComm::p2p);
+       r.grad_accum = 2;
+     }},
+    {"cp2_tp2_fsdp2_qwen3", kCuttableQwen3,
+     [](Recipe& r) {
+       tensor(r, 2);
+       sharded(r);
+       context(r, 2);
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"cp2_fsdp2_selective_v0_1", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 1);
+       r.stack = Stack::torchtitan_0_1;
+       sharded(r);
+       r.units = Units::layers;
+       context(r, 2);
+       r.checkpointing = Checkpointing::selective;
      }},
     {"megatron_experts_in_one_place", kMegatronMixtral, [](Recipe& r) { megatron(r, 1, 1); }},
     {"megatron_ep2", kMegatronMixtral, [](Recipe& r) { experts(r, 1, 1, 2, 0); }},
@@ -534,9 +665,9 @@ std::vector<Case> cases() {
     Recipe recipe;
     shared.set(recipe);
     for (const std::uint64_t world : {2u, 4u}) {
-      const std::uint64_t model = recipe.tp * recipe.pp;
+      const std::uint64_t model = recipe.tp * recipe.pp * recipe.cp;
       const std::uint64_t of_experts = recipe.ep * expert_tensor_ranks(recipe) * recipe.pp;
-      const bool shards_nothing = recipe.fsdp != 0 && world == model;
+      const bool shards_nothing = recipe.fsdp != 0 && world == recipe.tp;
       if (world % model == 0 && world % of_experts == 0 && !shards_nothing) all.push_back({shared, world});
     }
   }
@@ -675,8 +806,8 @@ INSTANTIATE_TEST_SUITE_P(All, RanksTrain, testing::ValuesIn(cases()), [](const a
 TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   const auto& [shared, world] = GetParam();
   Recipe one = recipe();
-  one.batch = world / (one.tp * one.pp);
-  one.tp = one.pp = one.ep = 1;
+  one.batch *= world / (one.tp * one.pp * one.cp);
+  one.tp = one.pp = one.ep = one.cp = 1;
   one.etp = 0;
   one.sequence_parallel = false;
   one.pipeline_schedule = PipelineSchedule::one_f_one_b;
@@ -696,7 +827,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   ASSERT_LT(expected.losses.back(), expected.losses.front());
 
   Recipe many = recipe();
-  many.dp = world / (many.tp * many.pp);
+  many.dp = world / (many.tp * many.pp * many.cp);
   const auto all = forked::as_ranks(world, [&](Communicator& ranks) {
     const Replay predicted =
         replay(traced(shared.config, many, ranks.rank(), false), {.allocator = {}, .record_addresses = true});

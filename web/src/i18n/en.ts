@@ -100,6 +100,8 @@ export const en = {
   'key.tp': 'Tensor parallel',
   'key.pp': 'Pipeline parallel',
   'key.cp': 'Context parallel',
+  'key.cp_comm_type': 'Context-parallel communication',
+  'key.cp_a2a_ranks': 'GPUs that exchange heads',
   'key.ep': 'Expert parallel',
   'key.etp': 'Tensor parallel within experts',
   'key.sequence_parallel': 'Sequence parallel',

@@ -42,6 +42,8 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   tp: '每个矩阵切分到多少张 GPU 上。',
   pp: '按层切分到多少张 GPU 上。',
   cp: '把序列切分到多少张 GPU 上。',
+  cp_comm_type: '键和值如何到达共享序列的各 GPU。auto：Megatron 为 p2p，torchtitan 为 all_gather。',
+  cp_a2a_ranks: 'a2a_p2p 时互换注意力头的相邻 GPU 数，即 hierarchical-context-parallel-sizes 的第一个数。',
   ep: '把专家切分到多少张 GPU 上。',
   etp: '切分一个专家矩阵的 GPU 数。0 即与 tp 相同。',
   sequence_parallel: '张量并行未切分的部分沿序列切分。',

@@ -102,6 +102,8 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.tp': '张量并行',
   'key.pp': '流水线并行',
   'key.cp': '上下文并行',
+  'key.cp_comm_type': '上下文并行的通信方式',
+  'key.cp_a2a_ranks': '互换注意力头的 GPU 数',
   'key.ep': '专家并行',
   'key.etp': '专家内的张量并行',
   'key.sequence_parallel': '序列并行',

@@ -79,7 +79,7 @@ export const TORCHTITAN: Format = {
     counts('training.data_parallel_shard_degree', 'dp'), counts('training.data_parallel_degree', 'dp'), ...['training.tensor_parallel_degree', 'parallelism.tensor_parallel_degree'].map(tensorParallel),
     choice('training.fsdp_reshard_after_forward', { never: { reshard_after_forward: false }, default: {} }),
     counts('parallelism.data_parallel_shard_degree', 'dp'), notModelled('parallelism.data_parallel_replicate_degree', (value) => (count(value) ?? 1) > 1),
-    counts('parallelism.pipeline_parallel_degree', 'pp'), counts('parallelism.context_parallel_degree', 'cp'), counts('parallelism.expert_parallel_degree', 'ep'),
+    counts('parallelism.pipeline_parallel_degree', 'pp'), counts('parallelism.context_parallel_degree', 'cp'), ...['parallelism.context_parallel_rotate_method', 'experimental.context_parallel_rotate_method'].map((key) => choice(key, { allgather: { cp_comm_type: 'all_gather' }, alltoall: { cp_comm_type: 'p2p' } })), counts('parallelism.expert_parallel_degree', 'ep'),
     choice('parallelism.fsdp_reshard_after_forward', { never: { reshard_after_forward: false }, default: {} }),
     choice('activation_checkpoint.mode', { none: { checkpointing: 'none' }, full: { checkpointing: 'full' }, selective: { checkpointing: 'selective' } }),
     { key: 'activation_checkpoint.selective_ac_option', says: (value, file) => (text(at(file, 'activation_checkpoint.mode')) !== 'selective' ? undefined : value === 'op' ? {} : 'not_modelled') },

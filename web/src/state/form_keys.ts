@@ -11,11 +11,12 @@ const GENERATING = ['new_tokens', 'weights', 'kv_cache', 'prefill_logits', 'no_g
 const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'decoder_seq', 'grad_accum', 'keep_outputs', 'offload', 'liger', 'compile', 'float8'];
 const MORE = ['task', 'stack', 'decoder_seq', 'recompute_method', 'recompute_num_layers', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'liger', 'compile', 'float8', 'keep_outputs', 'images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const GPUS = [
-  'dp', 'tp', 'pp', 'cp', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
+  'dp', 'tp', 'pp', 'cp', 'cp_comm_type', 'cp_a2a_ranks', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
   'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter',
   'prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size',
 ];
 const RECOMPUTE = ['recompute_method', 'recompute_num_layers'];
+const CONTEXT = ['cp_comm_type', 'cp_a2a_ranks'];
 const IMAGES = ['images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const DEEPSPEED = ['reduce_bucket_size', 'overlap_comm', 'reduce_scatter'];
 const ZERO_3 = ['prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size'];
@@ -47,6 +48,7 @@ export function isUsed(name: string, recipe: Recipe, plain: boolean, images = fa
   }
   if (GENERATING.includes(name)) return false;
   if (RECOMPUTE.includes(name)) return recipe['stack'] === 'megatron' && recipe['checkpointing'] === 'full';
+  if (CONTEXT.includes(name)) return Number(recipe['cp'] ?? 1) > 1 && (name === 'cp_comm_type' || recipe['cp_comm_type'] === 'a2a_p2p');
   if (DEEPSPEED.includes(name)) return Number(recipe['zero'] ?? 0) > 0;
   if (ZERO_3.includes(name)) return Number(recipe['zero'] ?? 0) === 3;
   const method = plain ? 'full' : (recipe['method'] ?? 'full');

@@ -40,6 +40,8 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   tp: 'https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html',
   pp: 'https://docs.pytorch.org/docs/stable/distributed.pipelining.html',
   cp: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/context_parallel.html',
+  cp_comm_type: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/context_parallel.html',
+  cp_a2a_ranks: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/context_parallel.html',
   ep: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/moe.html',
   etp: 'https://docs.nvidia.com/megatron-core/developer-guide/latest/api-guide/moe.html',
   sequence_parallel: 'https://arxiv.org/abs/2205.05198',
