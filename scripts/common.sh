@@ -53,10 +53,11 @@ ensure() {
   fi
   say "Installing ${missing[*]}"
   mkdir -p "$LOGS"
-  if ! "${as_root[@]}" apt-get update >"$LOGS/apt.log" 2>&1; then
+  if [[ -z ${APT_UPDATED:-} ]] && ! "${as_root[@]}" apt-get update >"$LOGS/apt.log" 2>&1; then
     tail -n 5 "$LOGS/apt.log" >&2
     die "apt-get update failed; is the network up and a Debian mirror configured?" "Needed: ${missing[*]}"
   fi
+  export APT_UPDATED=1 # once a run, of the scripts that it calls, too
   if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" >>"$LOGS/apt.log" 2>&1; then
     tail -n 15 "$LOGS/apt.log" >&2
     die "apt-get could not install ${missing[*]}" "The whole output is in build/logs/apt.log"
@@ -66,26 +67,25 @@ ensure() {
   done
 }
 
-need_build_tools() {
-  ensure g++=g++ cmake=cmake ninja-build=ninja nlohmann-json3-dev=/usr/include/nlohmann/json.hpp \
-    libcli11-dev=/usr/include/CLI/CLI.hpp libgtest-dev=/usr/include/gtest/gtest.h
-}
+BUILD_TOOLS=('g++=g++' cmake=cmake ninja-build=ninja nlohmann-json3-dev=/usr/include/nlohmann/json.hpp
+  libcli11-dev=/usr/include/CLI/CLI.hpp libgtest-dev=/usr/include/gtest/gtest.h)
+WEB_TOOLS=(nodejs=node npm=npm)
+if [[ -z ${EMSDK:-} ]]; then WEB_TOOLS+=(emscripten=emcc); fi
+TEST_TOOLS=(libbenchmark-dev=/usr/include/benchmark/benchmark.h clang-format=clang-format clang-tidy=clang-tidy clang=clang++
+  chromium-headless-shell=chromium-headless-shell mkdocs=mkdocs fonts-noto-cjk=/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc
+  python3-jsonschema=py:jsonschema)
+
+need_build_tools() { ensure "${BUILD_TOOLS[@]}"; }
 
 need_web_tools() {
-  if [[ -n ${EMSDK:-} ]]; then
-    ensure nodejs=node npm=npm
-  else
-    ensure nodejs=node npm=npm emscripten=emcc
-  fi
+  ensure "${WEB_TOOLS[@]}"
   local major
   major=$(node -p 'process.versions.node.split(".")[0]')
   ((major >= NODE_LEAST)) || die "node $(node --version) is too old" "Version $NODE_LEAST or later is needed; the one found is $(command -v node)."
 }
 
-need_test_tools() {
-  ensure libbenchmark-dev=/usr/include/benchmark/benchmark.h clang-format=clang-format clang-tidy=clang-tidy \
-    chromium=chromium mkdocs=mkdocs fonts-noto-cjk=/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc python3-jsonschema=py:jsonschema
-}
+# For scripts/test: all of them in one go.
+need_all_tools() { ensure "${BUILD_TOOLS[@]}" "${WEB_TOOLS[@]}" "${TEST_TOOLS[@]}"; }
 
 # quietly NAME COMMAND...: output goes to build/logs/NAME.log and is shown only when the command fails.
 quietly() {
@@ -125,8 +125,9 @@ install_packages() {
   now=$(sha256sum <"$1/package-lock.json")
   if [[ -f $stamp && $(<"$stamp") == "$now" ]]; then return; fi
   say "Installing the npm packages of $1"
-  if ! quietly npm npm --prefix "$1" ci --no-audit --no-fund; then
-    die "npm ci failed in $1/" "Is the network up, or does npm need a proxy or another registry? See build/logs/npm.log"
+  local log=npm-${1//\//-}
+  if ! quietly "$log" npm --prefix "$1" ci --no-audit --no-fund; then
+    die "npm ci failed in $1/" "Is the network up, or does npm need a proxy or another registry? See build/logs/$log.log"
   fi
   echo "$now" >"$stamp"
 }
