@@ -188,15 +188,24 @@ test('a newer question drops what is left of the older one', async () => {
   }, (advice) => told.push(`${advice.value} ${advice.about}`), () => { done += 1; });
   const about = ['batch', 'changes', 'gpu'];
   const turn = () => new Promise((settle) => setTimeout(settle));
-  const first = helper.put({ config: '{}', recipe: { batch: 1 }, about });
+  const put = (batch) => helper.put({ config: '{}', recipe: { batch }, about });
+  const first = put(1);
   waiting.shift()();
   await turn();
-  const second = helper.put({ config: '{}', recipe: { batch: 2 }, about });
+  const others = [put(2), put(3), put(4)];
+  await turn();
+  assert.equal(waiting.length, 1, 'the answer in hand is waited for: a thread cannot be told to forget a question');
   while (waiting.length > 0) { waiting.shift()(); await turn(); }
-  await Promise.all([first, second]);
-  assert.deepEqual(asked, ['1 changes', '1 batch', '2 changes', '2 batch', '2 gpu']);
-  assert.deepEqual(told, ['1 changes', '2 changes', '2 batch', '2 gpu']);
+  await Promise.all([first, ...others]);
+  assert.deepEqual(asked, ['1 changes', '1 batch', '4 changes', '4 batch', '4 gpu']);
+  assert.deepEqual(told, ['1 changes', '4 changes', '4 batch', '4 gpu']);
   assert.equal(done, 1);
+
+  void put(5);
+  helper.drop();
+  waiting.shift()();
+  await turn();
+  assert.deepEqual([told.length, done, waiting.length], [4, 1, 0], 'what was dropped is not told, and nothing more is asked');
 });
 
 const { ledgerCsv } = await load('format/exports.ts');
