@@ -13,7 +13,8 @@ test('loads under the strict policy without a violation, and answers', () => wit
   assert.equal(await page.locator('html').getAttribute('lang'), 'en');
   const policy = await page.locator('meta[http-equiv]').getAttribute('content');
   assert.match(policy, /default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'/);
-}));
+  await page.waitForFunction(async () => (await navigator.serviceWorker.getRegistration())?.active); // and keeps itself for later
+}, { serviceWorkers: 'allow' }));
 
 test('works below a sub-path', async () => {
   const deep = await openSite({ base: '/some/where/deep/' });

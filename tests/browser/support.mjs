@@ -71,9 +71,10 @@ export function shared() {
   return open;
 }
 
-// Runs on a page of the shared site that has answered, and asks afterwards that nothing went wrong there.
+// Runs on a page of the shared site that has answered, and asks afterwards that nothing went wrong there. Unless asked for, no service
+// worker: a fresh profile would fetch and store the whole site for each test (what it does is offline.test.mjs's to ask).
 export async function withPage(open, hash, run, { timeout, ...options } = {}) {
-  const { page, context, faults } = await openPage(open.browser, open.site.url + hash, options);
+  const { page, context, faults } = await openPage(open.browser, open.site.url + hash, { serviceWorkers: 'block', ...options });
   if (timeout !== undefined) page.setDefaultTimeout(timeout);
   try {
     await ready(page);
