@@ -16,7 +16,7 @@ const requireWeb = createRequire(new URL('../../web/package.json', import.meta.u
 const { chromium } = requireWeb('playwright-core');
 
 export const SITE = resolve(process.env.SITE ?? fileURLToPath(new URL('../../build/site', import.meta.url)));
-// Chromium's engine without its user interface, which alone takes a second of processor time for each fresh profile; or all of Chromium.
+// Chromium's engine without the browser around it, which takes two seconds of processor time for each fresh profile; or all of Chromium.
 const CHROMIUM = process.env.CHROMIUM ?? ['/usr/bin/chromium-headless-shell', '/usr/bin/chromium'].find((path) => existsSync(path));
 const FLAGS = ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--force-color-profile=srgb'];
 
