@@ -6,7 +6,7 @@ import { axe, drop, message, paste, shared, withPage as sharedPage } from './sup
 
 const open = shared();
 
-const withPage = (hash, run) => sharedPage(open, hash, run);
+const withPage = (hash, run) => sharedPage(open, hash, run, { timeout: 45_000 }); // of twelve megabytes, on a busy machine
 
 const error = (requested = '112.00 MiB', free = '25.50 MiB', own = '78.90 GiB', allocated = '78.20 GiB') =>
   `[rank0]:     self.optimizer.step()\n[rank0]:   File "torch/optim/adamw.py", line 1, in _init_group\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. ` +
