@@ -227,7 +227,8 @@ constexpr Reason kReasons[] = {
     {"plain_stack_has_a_loss_of_its_own", "a plain stack ends in a mean of squares; loss belongs to language models"},
     {"loss_needs_two_tokens", "this loss drops the last position, so a sequence needs at least 2 tokens"},
     {"liger_not_modelled",
-     "Liger-Kernel's norms, rotary embedding and SwiGLU are modelled in the stacks hf and hf-4 for Llama, Mistral, Qwen "
+     "Liger-Kernel's norms, rotary embedding and SwiGLU are modelled in the stacks hf and hf-4 for Llama, Mistral, "
+     "Qwen "
      "2, Qwen 3, Granite and SmolLM3; switch liger off (its loss, loss = fused_linear, is a setting of its own)"},
     {"liger_writes_over_what_is_kept",
      "Liger-Kernel writes gradients over tensors that selective checkpointing keeps; use checkpointing none or full"},
@@ -260,7 +261,8 @@ constexpr Reason kReasons[] = {
     {"fsdp_has_a_mixed_precision_of_its_own",
      "FSDP casts by param_dtype and reduce_dtype; precision is the dtype of the shards, fp32 or bf16, without "
      "autocast"},
-    {"fsdp_needs_non_reentrant_checkpointing", "under FSDP full and selective checkpointing are modelled, and full-reentrant with fsdp 1"},
+    {"fsdp_needs_non_reentrant_checkpointing",
+     "under FSDP full and selective checkpointing are modelled, and full-reentrant with fsdp 1"},
     {"titan_units_share_no_weight",
      "embedding and output layer share a weight, so they cannot be units apart; use units layers"},
     {"titan_units_need_the_head_called",

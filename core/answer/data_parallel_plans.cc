@@ -46,6 +46,8 @@ Recipe alone(const Recipe& open) {
   r.sequence_parallel = r.ddp_bucket_view = r.compile = r.float8 = false;
   if (r.stack != open.stack) r.liger = false;
   r.pipeline_schedule = defaults.pipeline_schedule;
+  r.cp_comm_type = defaults.cp_comm_type;
+  r.cp_a2a_ranks = defaults.cp_a2a_ranks;
   r.zero = r.fsdp = 0;
   r.units = defaults.units;
   r.offload = Offload::none;

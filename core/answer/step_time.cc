@@ -146,7 +146,8 @@ class StepModel {
 
   std::uint64_t passes() const { return r_.checkpointing == Checkpointing::full ? 3 : 2; }
 
-  // Keys and values go round once forward; backward they and their gradients do.
+  // Keys and values go round once forward; backward they and their gradients do. Exchanged heads (a2a) are taken to
+  // send as much.
   Bytes context_bytes() const {
     const Bytes kv = times(times(times(2, tokens()), times(c_.num_key_value_heads, c_.head_dim)), kHalf) / r_.tp;
     return times(times(times(3, r_.cp - 1), layers()), kv);

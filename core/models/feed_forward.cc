@@ -25,25 +25,22 @@ Tensor gelu_new(const Tensor& x) {
   return half * inner;
 }
 
-// Liger-Kernel transformers/swiglu.py, LigerSwiGLUMLP.
-Tensor gated_by_liger(const FeedForward& m, const Tensor& x) {
+// silu(gate) and the product in one kernel, whose arguments have no names: they go when nobody saved them.
+Tensor gated_by(Tensor (*kernel)(const Tensor& gate, const Tensor& up), const FeedForward& m, const Tensor& x) {
   Tensor product;
   {
     const Tensor gate = m.gate.forward(x);
     const Tensor up = m.up.forward(x);
-    product = liger::silu_mul(gate, up);
+    product = kernel(gate, up);
   }
   return m.down.forward(product);
 }
 
-// transformers models/llama/modeling_llama.py, LlamaMLP: down(act(gate(x)) * up(x)).
+// transformers models/llama/modeling_llama.py, LlamaMLP: down(act(gate(x)) * up(x)); Liger-Kernel
+// transformers/swiglu.py, LigerSwiGLUMLP.
 Tensor gated(const FeedForward& m, const Tensor& x) {
-  if (m.liger) return gated_by_liger(m, x);
-  if (m.compiled) {
-    const Tensor gate = m.gate.forward(x);
-    const Tensor up = m.up.forward(x);
-    return m.down.forward(compiled::swiglu(gate, up));
-  }
+  if (m.liger) return gated_by(liger::silu_mul, m, x);
+  if (m.compiled) return gated_by(compiled::swiglu, m, x);
   Tensor product = activate(m.act, m.gate.forward(x));
   product = product * m.up.forward(x);
   return m.down.forward(product);

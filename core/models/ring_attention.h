@@ -3,7 +3,8 @@
 //
 // Of n ranks number r has the pieces r and 2 n - 1 - r of the 2 n that a sequence is cut in, so that a causal mask
 // leaves as much to do to each. Source: TransformerEngine pytorch/attention/dot_product_attention/context_parallel.py
-// (AttnFuncWithCPAndKVP2P, AttnFuncWithCPAndKVAllGather, AttnFuncWithCPAndQKVOA2A), 2026; PyTorch torch/distributed/tensor/experimental/_attention.py
+// (AttnFuncWithCPAndKVP2P, AttnFuncWithCPAndKVAllGather, AttnFuncWithCPAndQKVOA2A), 2026; PyTorch
+// torch/distributed/tensor/experimental/_attention.py
 // (_templated_ring_attention), 2.6 to 2.10. All tensors are [b, n, s, d], whatever their order in memory.
 #pragma once
 

@@ -24,10 +24,11 @@ inline Mesh mesh_of(const Recipe& recipe) {
       {recipe.tp, recipe.cp, recipe.dp, recipe.pp}, expert_tensor_ranks(recipe), recipe.ep, exchanging_ranks(recipe)};
 }
 
-// The rank to ask what a rank needs at most: of those that share a sequence the last has partial results of all
-// queries.
+// The rank to ask what a rank needs at most. Of those that share a sequence the last has partial results of all
+// queries; where keys are gathered for each of a rank's two pieces alone, the first has the piece that sees them all.
 inline std::uint64_t rank_with_most(const Recipe& recipe) {
-  return times(recipe.tp, recipe.cp - 1);
+  const bool gathered = recipe.stack == Stack::megatron && recipe.cp_comm_type == CpComm::all_gather;
+  return gathered ? 0 : times(recipe.tp, recipe.cp - 1);
 }
 
 }  // namespace ledger

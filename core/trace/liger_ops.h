@@ -1,5 +1,5 @@
-// liger_ops.h - Liger-Kernel's operators: each saves what its backward reads and nothing else, and writes gradients over
-// what they are made of, whoever else holds that.
+// liger_ops.h - Liger-Kernel's operators: each saves what its backward reads and nothing else, and writes gradients
+// over what they are made of, whoever else holds that.
 //
 // Source: Liger-Kernel 0.8.2, src/liger_kernel/ops/{rms_norm,swiglu,rope}.py.
 #pragma once
@@ -18,8 +18,8 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
 Tensor silu_mul(const Tensor& gate, const Tensor& up);
 
 // LigerRopeFunction for one of queries and keys: x [b, n, s, d], turned in its own memory if that lies as [b, s, n, d],
-// else in a copy that does. Saved: cos and sin. `inverse_frequencies`, fp32 [d/2]: what the tables were made of, and what
-// executors turn by.
+// else in a copy that does. Saved: cos and sin. `inverse_frequencies`, fp32 [d/2]: what the tables were made of, and
+// what executors turn by.
 Tensor rope(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& inverse_frequencies);
 
 }  // namespace ledger::liger

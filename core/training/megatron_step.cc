@@ -273,10 +273,13 @@ Result<Trace> trace_megatron(const ModelConfig& config, const Recipe& recipe, st
   const std::uint64_t turns = all ? plus(recipe.micro_batches, 1) : plus(times(2, recipe.pp), 3);
   const std::uint64_t passes = times(config.num_hidden_layers, turns),
                       most = all ? kMostEventsPlayed : kMostPipelineEvents;
-  const std::uint64_t events = times(times(passes, kEventsPerLayerPass), run.steps);
-  if (events > most)
-    return Problem{ProblemCode::too_large_to_trace, all ? "micro_batches" : "pp", std::to_string(events),
+  const std::uint64_t ring = recipe.cp == 1 ? 0 : times(recipe.cp, kEventsPerRingStep);
+  const std::uint64_t events = times(times(passes, plus(kEventsPerLayerPass, ring)), run.steps);
+  if (events > most) {
+    const char* const many = ring > kEventsPerLayerPass ? "cp" : "pp";
+    return Problem{ProblemCode::too_large_to_trace, all ? "micro_batches" : many, std::to_string(events),
                    std::to_string(most), ""};
+  }
   Tape tape({.operands = run.operands,
              .cublas_workspace_bytes = run.cublas_workspace_bytes,
              .accumulate_in_place = true,

@@ -38,6 +38,12 @@ bool divides(std::uint64_t parts, std::uint64_t whole) {
   return parts != 0 && whole % parts == 0;
 }
 
+bool ranks_divide_heads(const ModelConfig& c, const Recipe& r) {
+  const std::uint64_t ranks = exchanging_ranks(r), shared = times(ranks, r.tp);
+  const bool heads = divides(shared, c.num_attention_heads) && divides(shared, c.num_key_value_heads);
+  return divides(ranks, r.cp) && (ranks == 1 || heads);
+}
+
 constexpr Refusal kMegatronRefusals[] = {
     {"stack", "megatron_builds_gpt_and_llama", [](const ModelConfig& c, const Recipe&) { return !megatron_builds(c); }},
     {"task", "only_in_training", [](const ModelConfig&, const Recipe& r) { return r.task != Task::training; }},
@@ -65,12 +71,10 @@ constexpr Refusal kMegatronRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !divides(times(2, r.cp), r.seq); }},
     {"attention", "cp_wants_fused_attention",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && r.attention == Attention::eager; }},
+    {"cp_comm_type", "cp_a2a_ranks_divide",
+     [](const ModelConfig& c, const Recipe& r) { return r.cp_comm_type == CpComm::a2a && !ranks_divide_heads(c, r); }},
     {"cp_a2a_ranks", "cp_a2a_ranks_divide",
-     [](const ModelConfig& c, const Recipe& r) {
-       const std::uint64_t ranks = exchanging_ranks(r), shared = times(ranks, r.tp);
-       return !divides(ranks, r.cp) ||
-              (ranks != 1 && (!divides(shared, c.num_attention_heads) || !divides(shared, c.num_key_value_heads)));
-     }},
+     [](const ModelConfig& c, const Recipe& r) { return !ranks_divide_heads(c, r); }},
     {"ep", "ep_needs_experts",
      [](const ModelConfig& c, const Recipe& r) { return (r.ep != 1 || r.etp != 0) && c.moe.experts == 0; }},
     {"ep", "ep_divides_the_experts",

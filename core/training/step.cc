@@ -308,15 +308,20 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
       config.architecture == Architecture::plain
           ? config.layers.size()
           : plus(config.num_hidden_layers, plus(config.t5.decoder_layers, config.vision.layers));
-  const std::uint64_t chunks = times(recipe.grad_accum, loss_chunks(recipe.loss, times(recipe.batch, recipe.seq),
-                                                                    config.hidden_size, config.vocab_size));
+  const bool titan_chunks = is_torchtitan(recipe.stack) && recipe.loss == Loss::chunked;
+  const std::uint64_t tokens = times(recipe.batch, recipe.seq);
+  const std::uint64_t chunks =
+      times(recipe.grad_accum,
+            titan_chunks ? kTitanChunks : loss_chunks(recipe.loss, tokens, config.hidden_size, config.vocab_size));
   const std::uint64_t pieces = times(recipe.grad_accum, attention_calls(config.vision, recipe));
   const std::uint64_t parts = plus(times(chunks, kEventsPerChunk), times(pieces, kEventsPerPiece));
-  const std::uint64_t events = times(plus(times(plus(layers, 4), kEventsPerLayer), parts), options.steps);
+  const std::uint64_t ring = recipe.cp == 1 ? 0 : times(recipe.cp, kEventsPerRingStep);
+  const std::uint64_t events = times(plus(times(plus(layers, 4), plus(kEventsPerLayer, ring)), parts), options.steps);
   if (events > kMostEvents) {
     const bool long_batch = parts > times(layers, kEventsPerLayer);
-    return Problem{ProblemCode::too_large_to_trace, long_batch ? "batch, seq" : "num_hidden_layers",
-                   std::to_string(events), std::to_string(kMostEvents), ""};
+    const char* const many = ring > kEventsPerLayer ? "cp" : "num_hidden_layers";
+    return Problem{ProblemCode::too_large_to_trace, long_batch ? "batch, seq" : many, std::to_string(events),
+                   std::to_string(kMostEvents), ""};
   }
   // Growing by doubling would copy them over and over, into memory that the system has to hand out anew each time.
   const auto layer_steps = static_cast<std::size_t>(times(plus(layers, 4), options.steps));

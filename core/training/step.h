@@ -11,6 +11,9 @@
 
 namespace ledger {
 
+// Of a layer's attention forward and backward, for each rank that shares the sequence: what limits of tracing count.
+inline constexpr std::uint64_t kEventsPerRingStep = 40;
+
 struct TraceOptions {
   std::uint32_t steps = 2;
   bool operands = false;             // for executors

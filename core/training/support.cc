@@ -58,7 +58,9 @@ constexpr std::string_view kLigerFamilies[] = {"llama", "mistral", "qwen2", "qwe
 
 bool liger_knows(const ModelConfig& c, const Recipe& r) {
   const bool stack = r.stack == Stack::hf || r.stack == Stack::hf_4;
-  return stack && std::find(std::begin(kLigerFamilies), std::end(kLigerFamilies), c.model_type) != std::end(kLigerFamilies);
+  if (c.rotary_dim != 0) return false;  // the kernel turns whole heads
+  return stack &&
+         std::find(std::begin(kLigerFamilies), std::end(kLigerFamilies), c.model_type) != std::end(kLigerFamilies);
 }
 
 // The output layer is not the last thing before the loss, or has a bias.

@@ -23,8 +23,7 @@ class MessageBatch {
   }
   bool of(const Communicator& ranks) const { return ranks_ == &ranks; }
 
-  // Whether an operator may run before the messages have: it makes single numbers out of nothing, as the one that
-  // stands for what was sent.
+  // Whether an operator may run before the messages have: it makes single numbers out of nothing.
   static bool passes(std::span<const host::HostView> in, std::span<const host::HostView> out);
 
   // A send whose memory will be used for something else; nullptr where there is none within [memory, memory + bytes).

@@ -450,6 +450,55 @@ TEST(Megatron, PipelinesTooLongToFollowAreRefused) {
   EXPECT_EQ(p.problem().where, "pp");
 }
 
+TEST(Megatron, RingsTooLongToFollowAreRefused) {
+  Recipe recipe = megatron(1, std::uint64_t{1} << 17);
+  recipe.cp = std::uint64_t{1} << 16;
+  const Result<Prediction> p = predict_run(gpt(128, 64, 4, std::uint64_t{1} << 17), recipe);
+  ASSERT_FALSE(p.ok());
+  EXPECT_EQ(p.problem().code, ProblemCode::too_large_to_trace);
+  EXPECT_EQ(p.problem().where, "cp");
+}
+
+// A prediction is of the rank that needs most of those that share a sequence.
+TEST(Megatron, NoRankOfASharedSequenceNeedsMoreThanIsPredicted) {
+  const ModelConfig config = gpt(128, 2, 4, 1024);
+  for (const CpComm kind : {CpComm::p2p, CpComm::all_gather, CpComm::a2a}) {
+    for (const Attention attention : {Attention::flash, Attention::sdpa}) {
+      Recipe recipe = megatron(1, 1024);
+      recipe.cp = 4;
+      recipe.cp_comm_type = kind;
+      recipe.attention = attention;
+      SCOPED_TRACE(recipe_value(recipe, "cp_comm_type") + " " + recipe_value(recipe, "attention"));
+      const Result<Prediction> asked = predict_run(config, recipe);
+      ASSERT_TRUE(asked.ok());
+      Bytes most = 0;
+      for (std::uint64_t rank = 0; rank < recipe.cp; ++rank) {
+        PredictOptions options{.one_rank = true};
+        options.trace.rank = rank;
+        const Result<Prediction> one = predict_run(config, recipe, options);
+        ASSERT_TRUE(one.ok());
+        most = std::max(most, one.value().replay.peak_tensor_bytes);
+      }
+      EXPECT_EQ(asked.value().replay.peak_tensor_bytes, most);
+    }
+  }
+}
+
+TEST(Megatron, HeadsAreExchangedByRanksThatDivideThem) {
+  Recipe recipe = megatron(1, 64);
+  recipe.cp = 8;
+  recipe.cp_comm_type = CpComm::a2a;
+  const std::optional<Problem> refused = unsupported(gpt(128, 2, 4, 64), recipe);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->where, "cp_comm_type");
+  EXPECT_EQ(refused->expected, "cp_a2a_ranks_divide");
+  recipe.cp_comm_type = CpComm::a2a_p2p;
+  recipe.cp_a2a_ranks = 3;
+  const std::optional<Problem> uneven = unsupported(gpt(128, 2, 4, 64), recipe);
+  ASSERT_TRUE(uneven);
+  EXPECT_EQ(uneven->where, "cp_a2a_ranks");
+}
+
 TEST(Megatron, MoreMicroBatchesThanAStageCanPlayAreRefused) {
   Recipe recipe = megatron(1, 64);
   recipe.micro_batches = std::uint64_t{1} << 40;

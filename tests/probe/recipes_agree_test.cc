@@ -94,7 +94,8 @@ TEST_P(Recomputation, ChangesNeitherLossesNorGradients) {
 
 // Mean negative log-likelihood by four programs: the last bits differ with the order of sums.
 class LossKinds : public testing::TestWithParam<Loss> {};
-INSTANTIATE_TEST_SUITE_P(All, LossKinds, testing::Values(Loss::fused_linear, Loss::fused_linear_0_6, Loss::cut, Loss::chunked));
+INSTANTIATE_TEST_SUITE_P(All, LossKinds,
+                         testing::Values(Loss::fused_linear, Loss::fused_linear_0_6, Loss::cut, Loss::chunked));
 
 void expect_near_gradients(const HostRun& a, const HostRun& b, double tolerance) {
   ASSERT_EQ(a.gradients.size(), b.gradients.size());

@@ -9,7 +9,7 @@
 namespace ledger {
 namespace {
 
-constexpr std::uint64_t kBatch = 2, kSeq = 48, kHeads = 3, kHeadDim = 8, kHidden = 24, kTokens = kBatch * kSeq;
+constexpr std::uint64_t kBatch = 2, kSeq = 48, kHeads = 3, kHeadDim = 8, kWidth = 24, kTokens = kBatch * kSeq;
 
 struct LigerBytes : testing::Test {
   Tape tape;
@@ -26,15 +26,15 @@ struct LigerBytes : testing::Test {
 };
 
 TEST_F(LigerBytes, ANormKeepsFourBytesATokenBesideItsInputAndResult) {
-  const Tensor x = rows(kHidden), weight = leaf(tape, shape_of({kHidden}), true, DType::bf16);
+  const Tensor x = rows(kWidth), weight = leaf(tape, shape_of({kWidth}), true, DType::bf16);
   begin();
   const Tensor y = liger::rms_norm(x, weight, 1e-6);
-  EXPECT_EQ(held(), 2 * kTokens * kHidden + 4 * kTokens);
+  EXPECT_EQ(held(), 2 * kTokens * kWidth + 4 * kTokens);
   EXPECT_EQ(peak(), held());
 }
 
 // What the operator `name` made in `story`.
-std::size_t made(const std::string& story, const std::string& name) {
+std::size_t births_of(const std::string& story, const std::string& name) {
   std::size_t count = 0;
   for (std::size_t at = story.find("+" + name); at != std::string::npos; at = story.find("+" + name, at + 1))
     ++count;
@@ -42,26 +42,26 @@ std::size_t made(const std::string& story, const std::string& name) {
 }
 
 TEST_F(LigerBytes, TheGradientOfANormTakesThePlaceOfTheOneThatCame) {
-  const Tensor x = rows(kHidden), weight = leaf(tape, shape_of({kHidden}), true, DType::bf16);
+  const Tensor x = rows(kWidth), weight = leaf(tape, shape_of({kWidth}), true, DType::bf16);
   const Tensor loss = mean_all(pow(liger::rms_norm(input_of(x), weight, 1e-6), 2));
   begin();
   tape.backward(loss);
-  EXPECT_EQ(made(story(tape.trace(), start), "_fused_rms_norm_backward"), 1u) << "the weight's, which is small";
-  EXPECT_EQ(tape.trace().storages[id_of(weight.grad())].bytes, 2 * kHidden);
-  EXPECT_EQ(tape.trace().storages[id_of(x.grad())].bytes, 2 * kTokens * kHidden);
+  EXPECT_EQ(births_of(story(tape.trace(), start), "_fused_rms_norm_backward"), 1u) << "the weight's, which is small";
+  EXPECT_EQ(tape.trace().storages[id_of(weight.grad())].bytes, 2 * kWidth);
+  EXPECT_EQ(tape.trace().storages[id_of(x.grad())].bytes, 2 * kTokens * kWidth);
 }
 
 TEST_F(LigerBytes, AFrozenWeightGetsNoGradient) {
-  const Tensor x = rows(kHidden), weight = leaf(tape, shape_of({kHidden}), false, DType::bf16);
+  const Tensor x = rows(kWidth), weight = leaf(tape, shape_of({kWidth}), false, DType::bf16);
   const Tensor loss = mean_all(pow(liger::rms_norm(input_of(x), weight, 1e-6), 2));
   begin();
   tape.backward(loss);
-  EXPECT_EQ(made(story(tape.trace(), start), "_fused_rms_norm_backward"), 0u);
+  EXPECT_EQ(births_of(story(tape.trace(), start), "_fused_rms_norm_backward"), 0u);
   EXPECT_TRUE(x.grad());
 }
 
 TEST_F(LigerBytes, SiluMulKeepsGateAndUpWhoseGradientsTakeTheirPlaces) {
-  const Tensor a = rows(kHidden), b = rows(kHidden);
+  const Tensor a = rows(kWidth), b = rows(kWidth);
   begin();
   Tensor product;
   StorageId of_gate = kNoStorage, of_up = kNoStorage;
@@ -72,12 +72,12 @@ TEST_F(LigerBytes, SiluMulKeepsGateAndUpWhoseGradientsTakeTheirPlaces) {
     of_up = id_of(up);
     product = liger::silu_mul(gate, up);
   }
-  EXPECT_EQ(held(), 3 * 2 * kTokens * kHidden);
+  EXPECT_EQ(held(), 3 * 2 * kTokens * kWidth);
   const Tensor loss = mean_all(pow(product, 2));
   product.reset();
   start = tape.trace().events.size();
   tape.backward(loss);
-  EXPECT_EQ(made(story(tape.trace(), start), "swiglu"), 0u) << story(tape.trace(), start);
+  EXPECT_EQ(births_of(story(tape.trace(), start), "swiglu"), 0u) << story(tape.trace(), start);
   std::vector<StorageId> relabelled;
   for (std::size_t i = start; i < tape.trace().events.size(); ++i) {
     const Event& event = tape.trace().events[i];

@@ -69,6 +69,19 @@ struct Refused {
   const char* reason;
 };
 
+TEST(Support, LigerTurnsWholeHeads) {
+  const auto llama = [](const char* rotary) {
+    return read_model_config(std::string(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 64)") +
+                             rotary + "}")
+        .value();
+  };
+  EXPECT_FALSE(unsupported(llama(""), recipe_of({{"liger", "true"}})));
+  const auto refusal = unsupported(llama(R"(, "partial_rotary_factor": 0.5)"), recipe_of({{"liger", "true"}}));
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->expected, "liger_not_modelled");
+}
+
 TEST(Support, RefusalsNameKeyValueAndReason) {
   const Refused cases[] = {
       {"several GPUs in one key", {{"tp", "4"}}, "tp", "4", "parallelism_not_modelled"},

@@ -774,8 +774,9 @@ void hear(const std::string& text, Trained& trained) {
     put_part(in, cut, first, trained.weights[name]);
 }
 
-// What is added to all scores of a query is lost in its softmax: a bias of keys has no gradient but rounding. That is some
-// 1e-17, of which AdamW makes a step of 1e-9 of the learning rate (eps is 1e-8), and it differs from build to build.
+// What is added to all scores of a query is lost in its softmax: a bias of keys has no gradient but rounding. That is
+// some 1e-17, of which AdamW makes a step of 1e-9 of the learning rate (eps is 1e-8), and it differs from build to
+// build.
 double tolerance_of(const std::string& what) {
   return what.ends_with("k_proj.bias") || what.ends_with("linear_qkv.bias") ? 1e-9 : kTolerance;
 }

@@ -41,7 +41,7 @@ export const helpEn = {
   pp: 'Layers divided over this many GPUs in a row.',
   cp: 'The sequence divided over this many GPUs.',
   cp_comm_type: 'How keys and values reach the GPUs of a sequence. auto: p2p with Megatron, all_gather with torchtitan.',
-  cp_a2a_ranks: 'Of a2a_p2p: neighbours that exchange heads; the first of hierarchical-context-parallel-sizes.',
+  cp_a2a_ranks: 'With a2a_p2p: how many neighbours exchange heads, the first of hierarchical-context-parallel-sizes.',
   ep: 'Experts divided over this many GPUs.',
   etp: 'GPUs that cut the matrices of one expert. 0: as many as tp.',
   sequence_parallel: 'What tensor parallelism leaves whole is split along the sequence.',

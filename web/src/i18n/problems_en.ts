@@ -129,7 +129,7 @@ export const problemsEn = {
   'reason.stack_not_modelled': 'This version does not compute the framework {read} yet. Computed are hf (Hugging Face), hf-4 (transformers 4), torchtune, torchtitan, megatron and native (the probe’s own operators), for decoders only, and course (the course’s rules of thumb).',
   'reason.optimizer_not_modelled': 'The course’s rules of thumb know no states of the optimizer {read}. Choose another, or set the framework to hf.',
   'reason.precision_not_modelled': 'This version does not compute the precision {read} with this method yet. Choose one without a mark; bf16 is computed with every method.',
-  'reason.loss_not_modelled': 'This version does not compute the loss {read}, which splits the vocabulary among GPUs. Set loss to full, chunked, fused_linear or cut.',
+  'reason.loss_not_modelled': 'This version does not compute the loss {read}, which splits the vocabulary among GPUs. Set loss to full, chunked, fused_linear, fused_linear_0.6 or cut.',
   'reason.plain_stack_has_a_loss_of_its_own': 'A plain stack ends in a mean of squares; the losses to choose from belong to language models. Set loss to full.',
   'reason.loss_needs_two_tokens': 'This loss drops the last position of each sequence, so a sequence of {read} leaves nothing. Use at least 2 tokens.',
   'reason.liger_not_modelled': 'Liger’s norms, rotary embedding and SwiGLU are computed in the stacks hf and hf-4 for Llama, Mistral, Qwen 2, Qwen 3, Granite and SmolLM3. Switch liger off; its loss (loss = fused_linear) is a setting of its own.',

@@ -127,7 +127,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.stack_not_modelled': '此版本尚不能计算框架 {read}。可计算的是 hf（Hugging Face）、hf-4（transformers 4）、torchtune、torchtitan、megatron 与 native（探针自己的算子；均限解码器）以及 course（课程的经验公式）。',
   'reason.optimizer_not_modelled': '课程的经验公式中没有优化器 {read} 的状态。请另选优化器，或把框架设为 hf。',
   'reason.precision_not_modelled': '此版本尚不能以此方法计算精度 {read}。请选择没有标记的一项；bf16 对每种方法都可计算。',
-  'reason.loss_not_modelled': '此版本不能计算损失 {read}，它将词表分布到多张 GPU。请将损失设为 full、chunked、fused_linear 或 cut。',
+  'reason.loss_not_modelled': '此版本不能计算损失 {read}，它将词表分布到多张 GPU。请将损失设为 full、chunked、fused_linear、fused_linear_0.6 或 cut。',
   'reason.plain_stack_has_a_loss_of_its_own': '普通层堆叠以均方值结束，可选的损失只用于语言模型。请将损失设为 full。',
   'reason.loss_needs_two_tokens': '此损失会去掉每个序列的最后一个位置，长度为 {read} 的序列便一无所剩。请至少使用 2 个 token。',
   'reason.liger_not_modelled': 'Liger 的归一化、旋转位置编码与 SwiGLU 在 hf 与 hf-4 框架下为 Llama、Mistral、Qwen 2、Qwen 3、Granite 与 SmolLM3 计算。请关闭 liger；其损失（loss = fused_linear）是另一项设置。',

@@ -19,7 +19,7 @@ export class Helper {
   // Until neither this question nor a newer one is left.
   put(question: Question): Promise<void> {
     this.newest = question;
-    return (this.running ??= this.run().finally(() => { this.running = undefined; }));
+    return (this.running ??= this.run());
   }
 
   drop(): void {
@@ -27,12 +27,16 @@ export class Helper {
   }
 
   private async run(): Promise<void> {
-    while (this.newest) {
-      const question = this.newest;
-      await this.askAll(question);
-      if (this.newest !== question) continue;
-      this.newest = undefined;
-      this.done();
+    try {
+      while (this.newest) {
+        const question = this.newest;
+        await this.askAll(question);
+        if (this.newest !== question) continue;
+        this.newest = undefined;
+        this.done();
+      }
+    } finally {
+      this.running = undefined; // in the same turn in which the loop saw no question left: the next one starts it again
     }
   }
 
