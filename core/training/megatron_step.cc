@@ -274,7 +274,8 @@ Result<Trace> trace_megatron(const ModelConfig& config, const Recipe& recipe, st
   const std::uint64_t passes = times(config.num_hidden_layers, turns),
                       most = all ? kMostEventsPlayed : kMostPipelineEvents;
   const std::uint64_t ring = recipe.cp == 1 ? 0 : times(recipe.cp, kEventsPerRingStep);
-  const std::uint64_t events = times(times(passes, plus(kEventsPerLayerPass, ring)), run.steps);
+  const std::uint64_t rows = times(turns, recipe.batch);  // positions are made for each sequence
+  const std::uint64_t events = times(plus(times(passes, plus(kEventsPerLayerPass, ring)), rows), run.steps);
   if (events > most) {
     const char* const many = ring > kEventsPerLayerPass ? "cp" : "pp";
     return Problem{ProblemCode::too_large_to_trace, all ? "micro_batches" : many, std::to_string(events),
