@@ -6,6 +6,7 @@
 #include "core/inference/generate.h"
 #include "core/models/megatron.h"
 #include "core/models/torchtitan.h"
+#include "core/parallel/deepspeed.h"
 #include "core/parallel/mesh_of.h"
 #include "core/training/support.h"
 
@@ -70,11 +71,7 @@ constexpr Remark kNotModelled[] = {
               p.recipe.stack != Stack::course;
      }},
     {"deferred_frees_of_side_streams",
-     [](const Prediction& p) {
-       const bool overlaps = p.recipe.overlap_comm == OverlapComm::automatic ? p.recipe.zero == 3
-                                                                             : p.recipe.overlap_comm == OverlapComm::on;
-       return under_deepspeed(p) && overlaps;
-     }},
+     [](const Prediction& p) { return under_deepspeed(p) && overlaps_communication(p.recipe); }},
     {"pinned_host_rounding", [](const Prediction& p) { return !p.trace.host.empty(); }},
     {"ring_attention_streams",
      [](const Prediction& p) {

@@ -4,6 +4,7 @@
 // autograd/FunctionsManual.cpp (clamp_backward); aten/src/ATen/native/cuda/layer_norm_kernel.cu for the statistics'
 // dtype.
 
+#include "core/trace/fused_ops.h"
 #include "core/trace/operators.h"
 #include "core/trace/strides.h"
 
@@ -174,8 +175,11 @@ Tensor layer_norm(const Tensor& input, const Tensor& master_weight, const Tensor
 }
 
 Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  return rms_norm_by(x.tape().node(rms_norm_rule, {&x, &weight}), x, weight, eps);
+}
+
+Tensor rms_norm_by(Node* node, const Tensor& x, const Tensor& weight, double eps) {
   Tape& tape = x.tape();
-  Node* node = tape.node(rms_norm_rule, {&x, &weight});
   tape.save(node, x);
   tape.save(node, weight);
   Tensor result = tape.empty(OpKind::rms_norm, x.shape(), x.dtype());

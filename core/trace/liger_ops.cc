@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/trace/fused_ops.h"
 #include "core/trace/operators.h"
 
 namespace ledger::liger {
@@ -57,19 +58,8 @@ void rope_rule(Node& node, const Gradients& in, Gradients& out) {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  Tape& tape = x.tape();
-  Node* node = tape.node(rms_norm_rule, {&x, &weight});
-  const Tensor rows = rows_of(x);
-  tape.save(node, rows);
-  tape.save(node, weight);
-  Tensor y = tape.empty(OpKind::rms_norm, x.shape(), x.dtype());
-  Shape each = x.shape();
-  each.set_last({1, Sym::none});
-  const Tensor rstd = tape.empty(OpKind::rms_norm, each, x.dtype() == DType::f64 ? DType::f64 : DType::f32);
-  tape.run(OpKind::rms_norm, {&rows, &weight}, {&y, &rstd}, {eps, {}});
-  tape.save(node, rstd);
-  tape.attach(node, y);
-  return y;
+  Node* node = x.tape().node(rms_norm_rule, {&x, &weight});
+  return rms_norm_by(node, rows_of(x), weight, eps);
 }
 
 Tensor silu_mul(const Tensor& gate, const Tensor& up) {
