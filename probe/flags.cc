@@ -6,12 +6,11 @@
 
 #include "core/base/nearest.h"
 #include "core/config/memory_size.h"
+#include "probe/exit.h"
 #include "probe/manual.h"
 
 namespace ledger {
 namespace {
-
-constexpr int kUsage = 2;
 
 std::string flag_of(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');

@@ -98,16 +98,25 @@ quietly() {
   fi
 }
 
-# configure PRESET FOLDER: the first time and when the presets changed; the build tool watches the CMake files itself.
+# configure PRESET FOLDER [OPTION...]: the first time and when the presets changed; the build tool watches the CMake files itself.
 configure() {
   if [[ ! -f $2/build.ninja || CMakePresets.json -nt $2/build.ninja ]]; then
-    quietly "configure-$1" cmake --preset "$1"
+    quietly "configure-$1" cmake --preset "$1" "${@:3}"
   fi
 }
 
+gpu_here() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]]; } # the latter in WSL
+
+# Optimising the CUDA kernels takes minutes. A first build for the tests does without where no GPU can run them; what is built to be
+# used, here or elsewhere, is optimised from then on.
 build_native() {
+  local quick=OFF
   say "Building the native probe (build/bin/probe)"
-  configure native-release build
+  if [[ $1 == all ]] && ! gpu_here; then quick=ON; fi
+  configure native-release build -DLEDGER_CUDA_QUICK=$quick
+  if [[ $1 == probe ]] && grep -q '^LEDGER_CUDA_QUICK:BOOL=ON' build/CMakeCache.txt; then
+    quietly configure-native-release cmake --preset native-release -DLEDGER_CUDA_QUICK=OFF
+  fi
   cmake --build --preset native-release --target "$1"
 }
 

@@ -8,13 +8,13 @@ namespace {
 
 using namespace cudnn;
 
-const LibraryNames& names() {
+const LibraryNames& cudnn_names() {
   static const LibraryNames kNames = {"cuDNN", {"libcudnn.so.9"}, "attention by cuDNN", "nvidia-cudnn"};
   return kNames;
 }
 
 // Before it, dQ's accumulator had to be cleared by the caller (cudnn-frontend, CompositeSDPABackwardNode).
-constexpr std::size_t kOldest = 90600;
+constexpr std::size_t kOldestCudnn = 90600;
 
 std::string version_text(std::size_t version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100);
@@ -26,7 +26,7 @@ Four dense(const Four& sizes) {
 
 }  // namespace
 
-Cudnn::Cudnn() : library_(names()) {
+Cudnn::Cudnn() : library_(cudnn_names()) {
   if (!library_.loaded()) {
     problem_ = library_.error();
     return;
@@ -41,8 +41,9 @@ Cudnn::Cudnn() : library_(names()) {
     return;
   }
   version_ = call_->cudnnGetVersion();
-  if (version_ < kOldest)
-    problem_ = library_.soname() + " is cuDNN " + version_text(version_) + "; " + version_text(kOldest) + " is needed";
+  if (version_ < kOldestCudnn)
+    problem_ =
+        library_.soname() + " is cuDNN " + version_text(version_) + "; " + version_text(kOldestCudnn) + " is needed";
 }
 
 Cudnn::~Cudnn() {

@@ -7,23 +7,21 @@
 
 namespace ledger::cuda {
 
-using driver::kOutOfMemory;
-using driver::kSuccess;
-
 std::string ExpandableStore::why_not() const {
   if (!table_.missing.empty()) return "the driver has no function " + table_.missing;
   int supported = 0;
   const driver::Status asked = table_.cuDeviceGetAttribute(&supported, driver::kHasVirtualMemory, device_.number);
-  if (asked != kSuccess || supported == 0) return "the driver does not map memory at chosen addresses on this GPU";
+  if (asked != driver::kSuccess || supported == 0)
+    return "the driver does not map memory at chosen addresses on this GPU";
   std::size_t granularity = 0;
   const driver::AllocationProperties kind = properties();
-  if (table_.cuMemGetAllocationGranularity(&granularity, &kind, driver::kMinimumGranularity) != kSuccess ||
+  if (table_.cuMemGetAllocationGranularity(&granularity, &kind, driver::kMinimumGranularity) != driver::kSuccess ||
       granularity == 0)
     return "the driver does not tell the granularity of its memory";
   if (rules::kSmallBuffer % granularity != 0)
     return "the driver maps memory in steps of " + std::to_string(granularity) + " bytes, and pages are of 2 MiB";
   driver::Address tried = 0;  // WSL has the functions, and refuses
-  if (table_.cuMemAddressReserve(&tried, rules::kSmallBuffer, 0, 0, 0) != kSuccess)
+  if (table_.cuMemAddressReserve(&tried, rules::kSmallBuffer, 0, 0, 0) != driver::kSuccess)
     return "the driver reserves no addresses here";
   table_.cuMemAddressFree(tried, rules::kSmallBuffer);
   return "";
@@ -31,8 +29,8 @@ std::string ExpandableStore::why_not() const {
 
 // Being out of memory is a result; anything else is an error, of which the first is kept.
 bool ExpandableStore::well(const char* call, driver::Status status) {
-  if (status == kSuccess) return true;
-  if (status != kOutOfMemory && error_.empty())
+  if (status == driver::kSuccess) return true;
+  if (status != driver::kOutOfMemory && error_.empty())
     error_ = std::string(call) + ": the driver reports error " + std::to_string(status);
   return false;
 }

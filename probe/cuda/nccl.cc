@@ -4,9 +4,9 @@ namespace ledger::cuda {
 namespace {
 
 // The first whose communicators are made and used without waiting inside a call, groups of calls included.
-constexpr std::uint64_t kOldest = 21800;
+constexpr std::uint64_t kOldestNccl = 21800;
 
-const LibraryNames& names() {
+const LibraryNames& nccl_names() {
   static const LibraryNames kNames = {"NCCL", {"libnccl.so.2"}, "ranks on several GPUs", "nvidia-nccl"};
   return kNames;
 }
@@ -20,7 +20,7 @@ std::string text_of(std::uint64_t version) {
 
 }  // namespace
 
-Nccl::Nccl() : library_(names()) {
+Nccl::Nccl() : library_(nccl_names()) {
   if (!library_.loaded()) {
     problem_ = library_.error();
     return;
@@ -30,8 +30,9 @@ Nccl::Nccl() : library_(names()) {
   const auto get_version = reinterpret_cast<decltype(call_.ncclGetVersion)>(library_.symbol("ncclGetVersion"));
   int version = 0;
   if (get_version != nullptr && get_version(&version) == nccl::kSuccess) version_ = static_cast<std::uint64_t>(version);
-  if (version_ != 0 && version_ < kOldest) {
-    problem_ = library_.soname() + " is NCCL " + text_of(version_) + "; " + text_of(kOldest) + " or newer is needed";
+  if (version_ != 0 && version_ < kOldestNccl) {
+    problem_ =
+        library_.soname() + " is NCCL " + text_of(version_) + "; " + text_of(kOldestNccl) + " or newer is needed";
     return;
   }
 #define LEDGER_LOAD(result, name, parameters) \

@@ -9,8 +9,8 @@ namespace {
 
 using nccl::Result;
 
-constexpr const char* kNames[] = {"all-gather", "all-reduce", "reduce-scatter",
-                                  "broadcast",  "all-to-all", "messages between stages"};
+constexpr const char* kCollectiveNames[] = {"all-gather", "all-reduce", "reduce-scatter",
+                                            "broadcast",  "all-to-all", "messages between stages"};
 
 std::optional<nccl::DataType> type_of(DType dtype) {
   switch (dtype) {
@@ -114,7 +114,7 @@ bool NcclCommunicator::make() {
 bool NcclCommunicator::run(Kind kind, const Call& call) {
   if (!failure().empty() || !shared_->queue_is_empty()) return end(failure());
   if (number_ == 0 && !make()) return false;
-  const std::string what = kNames[static_cast<std::size_t>(kind)];
+  const std::string what = kCollectiveNames[static_cast<std::size_t>(kind)];
   const nccl::Comm comm = shared_->made[number_ - 1].comm;
   const unsigned bit = 1u << static_cast<unsigned>(kind);
   const bool first = (used_ & bit) == 0;

@@ -7,7 +7,7 @@ namespace ledger::cuda {
 namespace {
 
 // Declarations of our own: the toolkit need not carry nvml.h. Source: NVML API reference, structs and their versions.
-constexpr int kSuccess = 0;
+constexpr int kNvmlSuccess = 0;
 constexpr int kInsufficientSize = 7;
 
 struct MemoryV2 {
@@ -28,7 +28,7 @@ using GetMemory = int (*)(void*, MemoryV2*);
 using GetProcesses = int (*)(void*, unsigned*, ProcessV3*);
 using GetText = int (*)(char*, unsigned);
 
-const LibraryNames& names() {
+const LibraryNames& nvml_names() {
   static const LibraryNames kNames = {
       "NVML", {"libnvidia-ml.so.1"}, "the memory of the device before and beside this process", nullptr};
   return kNames;
@@ -47,14 +47,14 @@ std::string uuid_text(const std::array<std::uint8_t, 16>& uuid, const char* pref
   return text;
 }
 
-Nvml::Nvml() : library_(names()) {
+Nvml::Nvml() : library_(nvml_names()) {
   if (!library_.loaded()) {
     problem_ = library_.error();
     return;
   }
   const auto init = function<Init>("nvmlInit_v2");
   const int status = init == nullptr ? -1 : init();
-  initialised_ = status == kSuccess;
+  initialised_ = status == kNvmlSuccess;
   if (!initialised_) problem_ = "NVML could not be initialised (status " + std::to_string(status) + ")";
 }
 
@@ -68,7 +68,7 @@ bool Nvml::choose(const std::array<std::uint8_t, 16>& uuid) {
   if (by_uuid == nullptr) return false;
   for (const char* prefix : {"GPU-", "MIG-"}) {
     void* handle = nullptr;
-    if (by_uuid(uuid_text(uuid, prefix).c_str(), &handle) != kSuccess) continue;
+    if (by_uuid(uuid_text(uuid, prefix).c_str(), &handle) != kNvmlSuccess) continue;
     device_ = handle;
     mig_ = prefix[0] == 'M';
     return true;
@@ -81,7 +81,7 @@ std::optional<Nvml::Memory> Nvml::memory() const {
   const auto get = device_ == nullptr ? nullptr : function<GetMemory>("nvmlDeviceGetMemoryInfo_v2");
   MemoryV2 memory{};
   memory.version = kMemoryV2;
-  if (get == nullptr || get(device_, &memory) != kSuccess) return std::nullopt;
+  if (get == nullptr || get(device_, &memory) != kNvmlSuccess) return std::nullopt;
   return Memory{memory.total, memory.reserved, memory.used};
 }
 
@@ -92,7 +92,7 @@ std::optional<std::vector<std::uint32_t>> Nvml::compute_processes() const {
   std::array<ProcessV3, kMost> processes{};
   unsigned count = kMost;
   const int status = get(device_, &count, processes.data());
-  if (status != kSuccess && status != kInsufficientSize) return std::nullopt;
+  if (status != kNvmlSuccess && status != kInsufficientSize) return std::nullopt;
   std::vector<std::uint32_t> ids;
   for (unsigned i = 0; i < count && i < kMost; ++i)
     ids.push_back(processes[i].pid);
@@ -102,7 +102,7 @@ std::optional<std::vector<std::uint32_t>> Nvml::compute_processes() const {
 std::optional<std::string> Nvml::driver_version() const {
   const auto get = initialised_ ? function<GetText>("nvmlSystemGetDriverVersion") : nullptr;
   std::array<char, 96> text{};
-  if (get == nullptr || get(text.data(), text.size()) != kSuccess) return std::nullopt;
+  if (get == nullptr || get(text.data(), text.size()) != kNvmlSuccess) return std::nullopt;
   return text.data();
 }
 

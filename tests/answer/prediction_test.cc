@@ -32,7 +32,7 @@ TEST(Verdict, WithoutALimitTheCardsOwnCapacityCounts) {
   EXPECT_EQ(p.verdict.answer, Answer::fits);
 }
 
-struct Case {
+struct CardCase {
   const char* name;
   Bytes limit;
   Answer answer;
@@ -42,7 +42,7 @@ struct Case {
 TEST(Verdict, Answers) {
   const Bytes reserved = predicted(0).replay.peak_reserved_bytes;
   const Bytes allocated = predicted(0).replay.peak_allocated_bytes;
-  const Case cases[] = {
+  const CardCase cases[] = {
       {"twice the room", 2 * (reserved + kHigh), Answer::fits},
       {"just what it reserves, with the largest context", reserved + kHigh, Answer::tight},
       {"just what it reserves, with the smallest context", reserved + kLow, Answer::tight},
@@ -50,7 +50,7 @@ TEST(Verdict, Answers) {
       {"half the live blocks", allocated / 2 + kLow, Answer::does_not_fit},
       {"less than the context", kLow / 2, Answer::does_not_fit},
   };
-  for (const Case& c : cases) {
+  for (const CardCase& c : cases) {
     const Prediction p = predicted(c.limit);
     EXPECT_EQ(p.verdict.answer, c.answer) << c.name;
     EXPECT_EQ(p.verdict.capacity_bytes, c.limit) << c.name;

@@ -20,13 +20,13 @@ TEST(EditDistance, ComparesLongTextsUpTo64Bytes) {
 
 constexpr const char* kKeys[] = {"batch", "seq", "grad_accum", "attention", "checkpointing", "zero", "rank"};
 
-struct Case {
+struct Typed {
   const char* typed;
   const char* want;
 };
 
 TEST(Nearest, FindsTheKeyMeant) {
-  const Case cases[] = {
+  const Typed cases[] = {
       {"bacth", "batch"},
       {"batchs", "batch"},
       {"BATCH", "batch"},
@@ -40,7 +40,7 @@ TEST(Nearest, FindsTheKeyMeant) {
       {"x", ""},
       {"", ""},
   };
-  for (const Case& c : cases)
+  for (const Typed& c : cases)
     EXPECT_EQ(nearest(c.typed, kKeys), c.want) << c.typed;
 }
 

@@ -11,7 +11,7 @@
 namespace ledger {
 namespace {
 
-float float_of(std::uint32_t bits) {
+float float_with(std::uint32_t bits) {
   float value = 0;
   std::memcpy(&value, &bits, sizeof value);
   return value;
@@ -96,7 +96,7 @@ TEST_P(NumberFormat, OverflowGoesToInfinity) {
 TEST_P(NumberFormat, ANanWithAnyPayloadStaysOne) {
   const Format& format = GetParam();
   for (const std::uint32_t bits : {0x7F800001u, 0x7FFFFFFFu, 0x7F80FFFFu, 0xFF800001u, 0x7FC00000u}) {
-    EXPECT_TRUE(std::isnan(format.to(format.from(float_of(bits))))) << bits;
+    EXPECT_TRUE(std::isnan(format.to(format.from(float_with(bits))))) << bits;
   }
 }
 
@@ -104,7 +104,7 @@ TEST_P(NumberFormat, RandomFloatsGoToANearestValue) {
   const Format& format = GetParam();
   std::mt19937 random(3);
   for (int i = 0; i < 200000; ++i) {
-    const float value = float_of(static_cast<std::uint32_t>(random()));
+    const float value = float_with(static_cast<std::uint32_t>(random()));
     if (!std::isfinite(value)) continue;
     const std::uint16_t bits = format.from(value);
     if ((bits & 0x7FFF) >= format.infinity() || (bits & 0x7FFF) == 0) continue;

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { drop, message, openPage, openSite, paste, pick, preset, presets, problemIn, ready, shared, verdict, withPage as sharedPage } from './support.mjs';
+import { drop, loadLedger, message, openPage, openSite, paste, pick, preset, presets, problemIn, ready, shared, verdict, withPage as sharedPage } from './support.mjs';
 
 const open = shared();
 
@@ -31,19 +31,31 @@ test('Llama-3-8B at 4096 tokens shows the reference peak to the byte, and lines 
 }));
 
 // Families whose step is not modelled are refused by name; the facts stand all the same.
-test('every model that is known by name is found, and answers with the parameters of its source or says why not', () => withPage('#v=1&seq=64', async (page) => {
-  const field = page.locator('#model input');
+test('every model that is known by name answers with the parameters of its source, or says why not', async () => {
+  const core = await loadLedger();
   let answered = 0;
   for (const { name, params, id } of presets()) {
+    const { report, problem } = JSON.parse(core.predict(JSON.stringify({ config: preset(id), recipe: { seq: 64 } })));
+    assert.ok(report || problem.where, `${name}: ${JSON.stringify(problem)}`);
+    if (!report) continue;
+    assert.equal(report.model.params, params, name);
+    answered++;
+  }
+  assert.ok(answered >= 60, `${answered} of ${presets().length} answered`);
+});
+
+test('a model of each family is found by its name, and the page says its parameters', () => withPage('#v=1&seq=64', async (page) => {
+  const field = page.locator('#model input');
+  const families = new Map(presets().map((entry) => [JSON.parse(preset(entry.id)).model_type, entry]));
+  assert.ok(families.size >= 40, `${families.size} families`);
+  for (const { name, params, id } of families.values()) {
     await pick(page, name);
     assert.equal(await field.inputValue(), name);
     assert.match(page.url(), new RegExp(`model=${id.replaceAll('.', '\\.')}(&|$)`));
     if (await page.locator('ml-recipe-form ml-problem, ml-problem.instead').count() > 0) continue;
     const facts = await page.locator('ml-model-box .facts').innerText();
     assert.ok(facts.startsWith(`${params.toLocaleString('en')} parameters`), `${name}: ${facts}`);
-    answered++;
   }
-  assert.ok(answered >= 60, `${answered} of ${presets().length} answered`);
 }));
 
 test('the model is searched for by keyboard alone, in any spelling', () => withPage('', async (page) => {

@@ -5,13 +5,13 @@
 namespace ledger {
 namespace {
 
-struct Case {
+struct Size {
   const char* text;
   std::optional<Bytes> want;
 };
 
 TEST(MemorySize, ReadsNumbersWithUnits) {
-  const Case cases[] = {
+  const Size cases[] = {
       {"0", 0},
       {"1024", 1024},
       {"1B", 1},
@@ -42,7 +42,7 @@ TEST(MemorySize, ReadsNumbersWithUnits) {
       {"24 apples", std::nullopt},
       {"24GiB!", std::nullopt},
   };
-  for (const Case& c : cases)
+  for (const Size& c : cases)
     EXPECT_EQ(memory_size(c.text), c.want) << c.text;
 }
 

@@ -42,14 +42,14 @@ TEST(PlainStack, LayersAreCountedUpTo4096) {
   EXPECT_EQ(outcome(read_model_config(stack(4097))), "out_of_range where=layers read=4097 expected=1..4096 nearest=");
 }
 
-struct Bad {
+struct BadStack {
   const char* name;
   const char* text;
   const char* want;
 };
 
 TEST(PlainStack, MistakesAreNamed) {
-  const Bad cases[] = {
+  const BadStack cases[] = {
       {"empty", R"({"layers":[]})", "out_of_range where=layers read=0 expected=1..4096 nearest="},
       {"gap", R"({"layers":[{"linear":[4,3]},{"linear":[2,1]}]})",
        "inconsistent_config where=layers[0].linear[1],layers[1].linear[0] read=3,2 expected=equal nearest="},
@@ -74,7 +74,7 @@ TEST(PlainStack, MistakesAreNamed) {
       {"layers of the wrong type", R"({"model_type":"plain","layers":8})",
        "wrong_type where=layers read=8 expected=array nearest="},
   };
-  for (const Bad& bad : cases)
+  for (const BadStack& bad : cases)
     EXPECT_EQ(outcome(read_model_config(bad.text)), bad.want) << bad.name;
 }
 

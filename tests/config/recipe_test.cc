@@ -186,14 +186,14 @@ TEST(Recipe, TargetsAreAStringOrAList) {
   EXPECT_NE(written(two).find(R"("targets":["q_proj","v_proj"])"), std::string::npos);
 }
 
-struct Bad {
+struct BadRecipe {
   const char* name;
   const char* text;
   const char* want;
 };
 
 TEST(Recipe, MistakesAreNamed) {
-  const Bad cases[] = {
+  const BadRecipe cases[] = {
       {"typing error in a key", R"({"bacth":4})", "unknown_key where=bacth read= expected= nearest=batch"},
       {"dash for underscore", R"({"grad-accum":4})", "unknown_key where=grad-accum read= expected= nearest=grad_accum"},
       {"no key is near", R"({"zzzzzzzzzz":4})", "unknown_key where=zzzzzzzzzz read= expected= nearest="},
@@ -228,7 +228,7 @@ TEST(Recipe, MistakesAreNamed) {
       {"a list", "[]", "not_an_object where= read=array expected=object nearest="},
       {"broken", "{\"batch\":4", "json_syntax where=1:11 read=end_of_text expected= nearest="},
   };
-  for (const Bad& bad : cases)
+  for (const BadRecipe& bad : cases)
     EXPECT_EQ(outcome(read_recipe(bad.text)), bad.want) << bad.name;
 }
 

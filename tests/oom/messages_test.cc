@@ -13,7 +13,7 @@ constexpr Bytes gib(double value) {
   return static_cast<Bytes>(value * 1073741824 + 0.5);
 }
 
-struct Case {
+struct Said {
   const char* name;
   const char* text;
   const char* format;
@@ -22,11 +22,11 @@ struct Case {
                        reserved = std::nullopt, free = std::nullopt;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const Said& c, std::ostream* out) {
   *out << c.name;
 }
 
-const Case kCases[] = {
+const Said kSaid[] = {
     {"torch_1_0",
      "RuntimeError: CUDA out of memory. Tried to allocate 36.00 MiB (GPU 1; 11.50 GiB total capacity; 9.25 GiB already "
      "allocated; 30.50 MiB free; 512.00 MiB cached)",
@@ -139,10 +139,10 @@ const Case kCases[] = {
      "triton_shared_memory", "", 131072, 101376},
 };
 
-class Formats : public testing::TestWithParam<Case> {};
+class Formats : public testing::TestWithParam<Said> {};
 
 TEST_P(Formats, AreRead) {
-  const Case& c = GetParam();
+  const Said& c = GetParam();
   const std::vector<Message> messages = read_messages(Squashed(c.text));
   ASSERT_EQ(messages.size(), 1u) << c.text;
   const Message& m = messages[0];
@@ -155,7 +155,7 @@ TEST_P(Formats, AreRead) {
   EXPECT_EQ(m[Field::free], c.free);
 }
 
-INSTANTIATE_TEST_SUITE_P(Oom, Formats, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Oom, Formats, testing::ValuesIn(kSaid),
                          [](const auto& one) { return std::string(one.param.name); });
 
 // The same message with the damage that pastes take: the numbers stay.

@@ -8,7 +8,7 @@
 namespace ledger::cuda {
 namespace {
 
-struct Case {
+struct Chosen {
   const char* name;
   std::uint64_t rank, world, local_rank, local_world;  // 0: not told
   bool one_machine;
@@ -18,11 +18,11 @@ struct Case {
   const char* error;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const Chosen& c, std::ostream* out) {
   *out << c.name;
 }
 
-constexpr Case kCases[] = {
+constexpr Chosen kChosen[] = {
     {"alone", 0, 1, 0, 0, true, 8, nullptr, 0, ""},
     {"local_rank", 5, 8, 1, 4, false, 4, nullptr, 1, ""},
     {"one_machine_untold", 3, 4, 0, 0, true, 4, nullptr, 3, ""},
@@ -35,11 +35,11 @@ constexpr Case kCases[] = {
      "3 ranks on this machine and 2 GPUs: each rank takes one of those that CUDA_VISIBLE_DEVICES=\"0,1\" shows"},
 };
 
-class WhichGpu : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(All, WhichGpu, testing::ValuesIn(kCases), [](const auto& c) { return c.param.name; });
+class WhichGpu : public testing::TestWithParam<Chosen> {};
+INSTANTIATE_TEST_SUITE_P(All, WhichGpu, testing::ValuesIn(kChosen), [](const auto& c) { return c.param.name; });
 
 TEST_P(WhichGpu, IsThatOfTheRankOnItsMachine) {
-  const Case& c = GetParam();
+  const Chosen& c = GetParam();
   RankPlace place;
   place.rank = c.rank;
   place.world = c.world;
