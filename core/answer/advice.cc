@@ -144,14 +144,6 @@ void write(JsonWriter& out, const Weighed& w) {
 
 }  // namespace
 
-Result<Weighed> weigh(const ModelConfig& config, const Recipe& recipe) {
-  const Result<Prediction> run = predict_run(config, recipe);
-  if (!run.ok()) return run.problem();
-  const Prediction& p = run.value();
-  return Weighed{p.replay.peak_allocated_bytes, p.replay.peak_reserved_bytes, p.verdict.answer,
-                 p.verdict.headroom_bytes};
-}
-
 Result<Advice> advise(const ModelConfig& config, const Recipe& recipe) {
   const Result<Weighed> before = weigh(config, recipe);
   if (!before.ok()) return before.problem();

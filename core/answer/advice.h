@@ -11,15 +11,6 @@
 
 namespace ledger {
 
-// A recipe on the scales.
-struct Weighed {
-  Bytes allocated_bytes = 0;
-  Bytes reserved_bytes = 0;
-  Answer answer = Answer::fits;
-  std::int64_t headroom_bytes = 0;
-};
-Result<Weighed> weigh(const ModelConfig& config, const Recipe& recipe);
-
 struct Change {
   const char* id;  // texts of pages are found by it
   Recipe recipe;   // changed

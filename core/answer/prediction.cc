@@ -39,22 +39,33 @@ Category largest_category(const Ledger& ledger) {
   return static_cast<Category>(largest - ledger.categories.begin());
 }
 
+std::int64_t headroom_of(const Room& room, const Replay& run) {
+  return static_cast<std::int64_t>(room.usable) - static_cast<std::int64_t>(run.peak_allocated_bytes);
+}
+
+// Where live tensors alone are more than the limit, no order of blocks can help.
+bool runs_within(const Trace& trace, const Replay& run, const Recipe& recipe, Bytes limit) {
+  return run.peak_tensor_bytes <= limit && !replay_within(trace, recipe, limit).out_of_memory;
+}
+
+// Replays what is in doubt only: most recipes are far from the card's limit on one side or the other.
+Answer answer_of(const Trace& trace, const Replay& run, const Recipe& recipe, const Room& room) {
+  if (plus(run.peak_reserved_bytes, room.margin) <= room.usable) return Answer::fits;
+  if (runs_within(trace, run, recipe, room.usable))
+    return headroom_of(room, run) >= static_cast<std::int64_t>(room.margin) ? Answer::fits : Answer::tight;
+  return runs_within(trace, run, recipe, room.most_usable) ? Answer::tight : Answer::does_not_fit;
+}
+
 Verdict verdict_of(const Prediction& p) {
   const Room room = room_of(p.recipe, *p.gpu);
   Verdict v;
+  v.answer = answer_of(p.trace, p.replay, p.recipe, room);
   v.capacity_bytes = room.capacity;
   v.usable_bytes = room.usable;
-  v.headroom_bytes =
-      static_cast<std::int64_t>(v.usable_bytes) - static_cast<std::int64_t>(p.replay.peak_allocated_bytes);
+  v.headroom_bytes = headroom_of(room, p.replay);
   v.largest_category = largest_category(p.at_peak);
-  if (plus(p.replay.peak_reserved_bytes, room.margin) <= v.usable_bytes) return v;
-  if (!replay_within(p.trace, p.recipe, v.usable_bytes).out_of_memory) {
-    v.answer = v.headroom_bytes >= static_cast<std::int64_t>(room.margin) ? Answer::fits : Answer::tight;
-    return v;
-  }
-  const Replay widest = replay_within(p.trace, p.recipe, room.most_usable);
-  v.answer = widest.out_of_memory ? Answer::does_not_fit : Answer::tight;
-  if (widest.out_of_memory) {
+  if (v.answer == Answer::does_not_fit) {
+    const Replay widest = replay_within(p.trace, p.recipe, room.most_usable);
     v.out_of_memory = true;
     v.oom_phase = phase_at(p.trace, widest.oom_event);
     v.oom_storage = widest.oom_storage;
@@ -128,6 +139,24 @@ Result<Trace> trace_of(Prediction& p, const PredictOptions& options) {
                                          : trace_step(p.config, p.recipe, trace_options);
 }
 
+Problem too_many_bytes() {
+  return {ProblemCode::overflow, "batch, seq", "", "", ""};
+}
+
+// What is weighed and what is reported: the model, the recipe and the trace, nothing replayed yet.
+Result<Prediction> traced_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options) {
+  Prediction p;
+  p.config = config;
+  p.recipe = recipe;
+  p.gpu = find_gpu(recipe.gpu);
+  p.params = p.trainable = parameter_count(config);  // adapters are not counted in params
+  if (is_overflow(p.params)) return Problem{ProblemCode::overflow, "hidden_size", "", "", ""};
+  Result<Trace> trace = trace_of(p, options);
+  if (!trace.ok()) return trace.problem();
+  p.trace = std::move(trace.value());
+  return p;
+}
+
 }  // namespace
 
 const char* answer_name(Answer answer) {
@@ -150,16 +179,22 @@ Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::u
   return run_trace(trace_step(config, recipe, options), recipe);
 }
 
+Result<Weighed> weigh(const ModelConfig& config, const Recipe& recipe) {
+  Result<Prediction> traced = traced_run(config, recipe, {});
+  if (!traced.ok()) return traced.problem();
+  const Prediction& p = traced.value();
+  const Replay run = replay_peaks(p.trace, recipe);
+  if (is_overflow(run.peak_reserved_bytes)) return too_many_bytes();
+  const Room room = room_of(recipe, *p.gpu);
+  const std::int64_t headroom = headroom_of(room, run);
+  return Weighed{run.peak_allocated_bytes, run.peak_reserved_bytes, answer_of(p.trace, run, recipe, room), headroom,
+                 headroom - static_cast<std::int64_t>(room.margin)};
+}
+
 Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options) {
-  Prediction p;
-  p.config = config;
-  p.recipe = recipe;
-  p.gpu = find_gpu(recipe.gpu);
-  p.params = p.trainable = parameter_count(config);  // adapters are not counted in params
-  if (is_overflow(p.params)) return Problem{ProblemCode::overflow, "hidden_size", "", "", ""};
-  Result<Trace> trace = trace_of(p, options);
-  if (!trace.ok()) return trace.problem();
-  p.trace = std::move(trace.value());
+  Result<Prediction> traced = traced_run(config, recipe, options);
+  if (!traced.ok()) return traced;
+  Prediction& p = traced.value();
   if (recipe.stack == Stack::megatron || (is_torchtitan(recipe.stack) && recipe.tp > 1)) {
     p.trainable = p.params;  // the trace has one rank's part
   } else if (recipe.stack != Stack::course) {
@@ -170,10 +205,10 @@ Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, 
     p.trainable = course_adapter_parameters(config, recipe);
   }
   p.replay = replay(p.trace, {.allocator = allocator_options(recipe), .record_addresses = options.record_addresses});
-  if (is_overflow(p.replay.peak_reserved_bytes)) return Problem{ProblemCode::overflow, "batch, seq", "", "", ""};
+  if (is_overflow(p.replay.peak_reserved_bytes)) return too_many_bytes();
   p.at_peak = ledger_at(p.trace, p.replay.peak_event);
   p.verdict = verdict_of(p);
-  return p;
+  return traced;
 }
 
 }  // namespace ledger

@@ -57,6 +57,17 @@ struct PredictOptions {
 
 Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, const PredictOptions& options = {});
 
+// A recipe on the scales: peaks and verdict as predict_run has them, without the ledger and the timeline, for those who
+// ask about many recipes.
+struct Weighed {
+  Bytes allocated_bytes = 0;
+  Bytes reserved_bytes = 0;
+  Answer answer = Answer::fits;
+  std::int64_t headroom_bytes = 0;
+  std::int64_t spare_bytes = 0;  // headroom less the margin of a tight card: negative for what does not have "fits"
+};
+Result<Weighed> weigh(const ModelConfig& config, const Recipe& recipe);
+
 // One stage of a Megatron pipeline, or one rank of anything else, and whether it has the verdict "fits": as
 // predict_run, for those who ask that alone.
 struct RankRun {

@@ -27,6 +27,7 @@ class Trial {
   bool fits(std::uint64_t value) {
     recipe_.*key_ = value;
     const Result<Weighed> weighed = weigh(config_, recipe_);
+    spare_ = weighed.ok() ? std::optional(weighed.value().spare_bytes) : std::nullopt;
     if (!weighed.ok()) {
       const ProblemCode code = weighed.problem().code;
       if (code == ProblemCode::too_large_to_trace && best_) {
@@ -43,7 +44,8 @@ class Trial {
 
   const std::optional<Problem>& problem() const { return problem_; }
   const std::optional<Weighed>& best() const { return best_; }
-  std::uint64_t untraced() const { return untraced_; }  // the least number that is too large to trace
+  const std::optional<std::int64_t>& spare() const { return spare_; }  // of the last value
+  std::uint64_t untraced() const { return untraced_; }                 // the least number that is too large to trace
 
  private:
   const ModelConfig& config_;
@@ -51,30 +53,50 @@ class Trial {
   std::uint64_t Recipe::*key_;
   std::optional<Problem> problem_;
   std::optional<Weighed> best_;
+  std::optional<std::int64_t> spare_;
   std::uint64_t untraced_ = ~std::uint64_t{0};
 };
 
-// Doubles from `from` until it no longer fits (or halves the way down from it), then halves the gap: ends with a number
+// A number that fits and one that does not, with the bytes that each leaves to spare, where known.
+struct Bracket {
+  std::uint64_t low, high;
+  std::optional<std::int64_t> low_spare, high_spare;
+
+  void narrow(Trial& trial, std::uint64_t value) {
+    const bool fits = trial.fits(value);
+    (fits ? low : high) = value;
+    (fits ? low_spare : high_spare) = trial.spare();
+  }
+  // Bytes grow almost in proportion with batch and sequence: the number lies where the line through both ends has none
+  // to spare.
+  std::uint64_t guess() const {
+    const std::uint64_t width = high - low;
+    if (!low_spare || !high_spare || *low_spare < 0 || *high_spare >= 0) return low + width / 2;
+    const double share =
+        static_cast<double>(*low_spare) / (static_cast<double>(*low_spare) - static_cast<double>(*high_spare));
+    return std::clamp(low + static_cast<std::uint64_t>(share * static_cast<double>(width)), low + 1, high - 1);
+  }
+};
+
+// Doubles from `from` until it no longer fits (or halves the way down from it), then closes the gap: ends with a number
 // that fits beside one that does not. Calls with a number that fits come in rising order, so that the last is the best.
 // `least` is the smallest that has a meaning.
 std::uint64_t largest(Trial& trial, std::uint64_t from, std::uint64_t least, std::uint64_t most) {
-  std::uint64_t low = 0, high = most + 1;
-  if (trial.fits(least)) low = least;
-  if (low == 0 || trial.problem()) return 0;
-  for (std::uint64_t next = std::clamp<std::uint64_t>(from, least + 1, most); next < high && next > low;
-       next = std::min(2 * low, most)) {
-    if (!trial.fits(next)) {
-      high = next;
-      break;
-    }
-    low = next;
-    if (low == most) return low;
+  Bracket bracket{0, most + 1, {}, {}};
+  if (trial.fits(least)) bracket = {least, most + 1, trial.spare(), {}};
+  if (bracket.low == 0 || trial.problem()) return 0;
+  for (std::uint64_t next = std::clamp<std::uint64_t>(from, least + 1, most); next < bracket.high && next > bracket.low;
+       next = std::min(2 * bracket.low, most)) {
+    bracket.narrow(trial, next);
+    if (bracket.low == most) return most;
+    if (bracket.high == next) break;
   }
-  while (high - low > 1) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    (trial.fits(middle) ? low : high) = middle;
+  for (bool halve = false; bracket.high - bracket.low > 1;) {
+    const std::uint64_t width = bracket.high - bracket.low;
+    bracket.narrow(trial, halve ? bracket.low + width / 2 : bracket.guess());
+    halve = bracket.high - bracket.low > width / 2;  // where a guess leaves most of the gap, the next step halves it
   }
-  return low;
+  return bracket.low;
 }
 
 Result<Solution> largest_number(const ModelConfig& config, const Recipe& recipe, const char* name,

@@ -100,6 +100,24 @@ Answer answer_for(const ModelConfig& config, Recipe recipe, std::uint64_t Recipe
   return predicted(config, recipe).verdict.answer;
 }
 
+// Weighing replays less than predicting: the scales must say the same, on either side of every limit.
+TEST(Weighed, AsPredicted) {
+  Recipe recipe = recipe_of({{"batch", "64"}, {"seq", "300"}});
+  bool seen[3] = {};
+  for (Bytes limit = 500 * kMiB; limit < 1100 * kMiB; limit += 4 * kMiB) {
+    recipe.memory_limit_bytes = limit;
+    const Verdict verdict = predicted(odd_llama(), recipe).verdict;
+    const Weighed weighed = weigh(odd_llama(), recipe).value();
+    EXPECT_EQ(weighed.answer, verdict.answer) << limit;
+    EXPECT_EQ(weighed.headroom_bytes, verdict.headroom_bytes);
+    EXPECT_TRUE(weighed.answer != Answer::fits || weighed.spare_bytes >= 0 ||
+                weighed.reserved_bytes + limit / 50 <= verdict.usable_bytes);
+    EXPECT_EQ(verdict.out_of_memory, verdict.answer == Answer::does_not_fit);
+    seen[static_cast<std::size_t>(verdict.answer)] = true;
+  }
+  EXPECT_TRUE(seen[0] && seen[1] && seen[2]);
+}
+
 // On cards of many sizes, from those that hold nothing to those that hold thousands of samples.
 TEST(Solver, TheLargestNumberFitsAndTheNextDoesNot) {
   const ModelConfig config = odd_llama();
