@@ -46,7 +46,7 @@ test('axolotl: LoRA over 8 bits as it trains it, and the keys that no recipe can
 test('axolotl: full fine-tuning without reentrance, sharded, its loss fused', () => {
   const read = readConfiguration('base_model: a/b\nmicro_batch_size: 1\nbf16: full\ngradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: false\nliger_fused_linear_cross_entropy: true\nliger_rms_norm: true\nfsdp_version: 2\nfsdp_config:\n  offload_params: false\n');
   const { method, precision, autocast, checkpointing, loss, fsdp, offload } = read.recipe;
-  assert.deepEqual({ method, precision, autocast, checkpointing, loss, fsdp, offload }, { method: 'full', precision: 'bf16', autocast: undefined, checkpointing: 'full', loss: 'fused_linear', fsdp: 2, offload: undefined });
+  assert.deepEqual({ method, precision, autocast, checkpointing, loss, fsdp, offload }, { method: 'full', precision: 'bf16', autocast: undefined, checkpointing: 'full', loss: 'fused_linear', fsdp: 2, offload: 'none' });
   assert.deepEqual(read.notModelled, ['liger_rms_norm']);
 });
 
@@ -93,10 +93,10 @@ test('DeepSpeed and accelerate say how a step is spread', () => {
   const zero = readConfiguration('{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto", "bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}');
   assert.deepEqual([zero.format, zero.recipe], ['DeepSpeed', { autocast: false, fsdp: 0, reduce_bucket_size: 5e8, prefetch_bucket_size: 5e7, param_persistence_threshold: 1e5, batch: 2, precision: 'bf16', zero: 3, offload: 'optimizer' }]);
   const fsdp = readConfiguration('compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n  fsdp_activation_checkpointing: true\n');
-  assert.deepEqual(fsdp.recipe, { dp: 8, fsdp: 2, precision: 'fp32', param_dtype: 'bf16', reshard_after_forward: true, checkpointing: 'full' });
+  assert.deepEqual(fsdp.recipe, { dp: 8, fsdp: 2, precision: 'fp32', autocast: false, param_dtype: 'bf16', reduce_dtype: 'bf16', reshard_after_forward: true, checkpointing: 'full' });
   assert.equal(readConfiguration('distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_use_orig_params: true\n').recipe.fsdp, 1);
   const first = readConfiguration('distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 2\nfsdp_config:\n  fsdp_sharding_strategy: SHARD_GRAD_OP\n  fsdp_backward_prefetch: BACKWARD_POST\n');
-  assert.deepEqual([first.recipe, first.notModelled], [{ dp: 2, fsdp: 1, precision: 'fp32', param_dtype: 'bf16', reduce_dtype: 'bf16', reshard_after_forward: false }, ['fsdp_config.fsdp_backward_prefetch']]);
+  assert.deepEqual([first.recipe, first.notModelled], [{ dp: 2, fsdp: 1, precision: 'fp32', autocast: false, param_dtype: 'bf16', reduce_dtype: 'bf16', reshard_after_forward: false }, ['fsdp_config.fsdp_backward_prefetch']]);
 });
 
 test('DeepSpeed: sizes, "auto" and what is not modelled', () => {

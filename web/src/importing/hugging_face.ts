@@ -2,7 +2,8 @@
 
 import type { Recipe } from '../core/types.js';
 import { HF_OPTIMIZERS } from './optimizers.js';
-import { at, choice, count, counts, dropout, flag, isOn, isSet, isTable, names, notModelled, row, text, type Format, type Said, type Values } from './rows.js';
+import { at, choice, count, counts, dropout, flag, isOn, isSet, isTable, names, notModelled, numeric, row, text, type Format, type Row, type Said, type Values } from './rows.js';
+import { fsdpRows, fsdpVersion, shardDtypes } from './sharding.js';
 
 const KERNELS = ['liger_layer_norm', 'lora_mlp_kernel', 'lora_qkv_kernel', 'lora_o_kernel'];
 
@@ -15,13 +16,29 @@ function adapters(file: Values): boolean {
   return text(file['adapter']) !== undefined;
 }
 
+// axolotl's own keys of FSDP, with fsdp_ before each or without (utils/schemas/fsdp.py). With bf16 accelerate's mixed precision
+// is on, except for `bf16: full` (utils/trainer.py, prepare_optim_env).
+const version = fsdpVersion('fsdp_version', 'fsdp_config.fsdp_version', 'fsdp_config.version');
+const isSharded = (file: Values): boolean => isSet(file['fsdp']) || isTable(file['fsdp_config']);
+const methodOf = (file: Values): string => (!adapters(file) ? 'full' : isOn(file['load_in_4bit']) || text(file['adapter']) === 'qlora' ? 'qlora' : 'lora');
+
+function computedIn(value: unknown, file: Values): Said {
+  const mixed = isOn(value) || value === 'auto';
+  const sharded = isSharded(file) ? shardDtypes({ version: version(file), method: methodOf(file), mixed }) : undefined;
+  return sharded ?? (value === 'full' ? { precision: 'bf16' } : mixed ? { precision: 'bf16', autocast: true } : undefined);
+}
+
+// Either spelling of a key, as one row each; what one of them says the other does not say again.
+const axolotlFsdp: readonly Row[] = ['fsdp_config.', 'fsdp_config.fsdp_'].flatMap((prefix) => fsdpRows(prefix, version, methodOf));
+
 // axolotl: utils/config/__init__.py (resolve_dtype, normalize_config) and loaders/model.py. bf16 loads the weights in bf16 and
 // trains under autocast; with adapters, norms and embedding are put back to bf16 after PEFT prepared them.
 export const AXOLOTL: Format = {
   name: 'axolotl',
   whole: true,
   is: (file) => 'base_model' in file && ['micro_batch_size', 'sequence_len', 'adapter', 'datasets'].some((key) => key in file),
-  base: (file) => ({ method: 'full', precision: 'fp32', ...(adapters(file) ? { prepare_kbit: false } : {}) }),
+  // The file says nothing of the number of GPUs.
+  base: (file, present) => ({ method: 'full', precision: 'fp32', ...(adapters(file) ? { prepare_kbit: false } : {}), ...(isSharded(file) && numeric(present['dp']) > 1 ? { dp: numeric(present['dp']) } : {}) }),
   model: (file) => text(file['base_model']),
   modelKeys: ['base_model'],
   rows: [
@@ -32,7 +49,7 @@ export const AXOLOTL: Format = {
     counts('lora_r', 'rank'), dropout('lora_dropout'), flag('lora_target_linear', { targets: 'all-linear' }),
     { key: 'lora_target_modules', says: (value) => { const list = names(value); return list && { targets: [...list] }; } },
     flag('peft_use_dora', { dora: true }), notModelled('lora_modules_to_save'), notModelled('unfrozen_parameters'),
-    { key: 'bf16', says: (value): Said => (value === 'full' ? { precision: 'bf16' } : isOn(value) || value === 'auto' ? { precision: 'bf16', autocast: true } : undefined) },
+    { key: 'bf16', says: computedIn },
     flag('bfloat16', { precision: 'bf16' }), notModelled('fp16'), notModelled('float16'), notModelled('fp8'),
     {
       key: 'gradient_checkpointing',
@@ -41,6 +58,7 @@ export const AXOLOTL: Format = {
     },
     { key: 'gradient_checkpointing_kwargs', says: (value, file) => (isTable(value) && isOn(file['gradient_checkpointing']) ? {} : undefined) },
     notModelled('activation_offloading'),
+    choice('attn_implementation', { flash_attention_2: { attention: 'flash' }, sdpa: { attention: 'sdpa' }, eager: { attention: 'eager' }, xformers: { attention: 'efficient' } }),
     choice('attention', { flash: { attention: 'flash' }, sdp: { attention: 'sdpa' }, sdpa: { attention: 'sdpa' }, eager: { attention: 'eager' }, xformers: { attention: 'efficient' } }),
     flag('flash_attention', { attention: 'flash' }), flag('sdp_attention', { attention: 'sdpa' }), flag('eager_attention', { attention: 'eager' }),
     flag('xformers_attention', { attention: 'efficient' }), notModelled('flex_attention'), notModelled('sage_attention'),
@@ -49,10 +67,9 @@ export const AXOLOTL: Format = {
     ...SPELLINGS.map((key) => ({ key, says: (value: unknown, file: Values): Said => (!isOn(value) ? undefined : hasAllOfLiger(file) ? { liger: true } : 'not_modelled') })),
     ...KERNELS.map((key) => notModelled(key)), flag('torch_compile', { compile: true }),
     counts('dp_shard_size', 'dp'),
-    { key: 'fsdp_version', says: (value) => { const version = count(value); return version === 1 || version === 2 ? { fsdp: version } : undefined; } },
-    { key: 'fsdp_config', says: (value, file) => (isSet(value) && count(file['fsdp_version']) !== 2 ? { fsdp: 1 } : {}) },
-    flag('fsdp_config.offload_params', { offload: 'params' }), flag('fsdp_config.fsdp_offload_params', { offload: 'params' }),
-    { key: 'fsdp_config.reshard_after_forward', says: (value) => ({ reshard_after_forward: isOn(value) }) },
+    ...['fsdp', 'fsdp_config'].map((key) => ({ key, says: (_: unknown, file: Values): Said => (isSharded(file) ? { fsdp: version(file) } : undefined) })),
+    ...['fsdp_version', 'fsdp_config.fsdp_version', 'fsdp_config.version'].map((key) => ({ key, says: (value: unknown): Said => { const number = count(value); return number === 1 || number === 2 ? { fsdp: number } : undefined; } })),
+    ...axolotlFsdp,
     counts('tensor_parallel_size', 'tp'), counts('context_parallel_size', 'cp'), notModelled('deepspeed'), notModelled('rl'), notModelled('unsloth_lora_mlp'), notModelled('lora_fan_in_fan_out'),
   ],
 };
@@ -90,6 +107,13 @@ export const LLAMA_FACTORY: Format = {
   ],
 };
 
+// FSDP and DeepSpeed have a precision of their own, which the Trainer's bf16 switches on.
+function trainerBf16(on: boolean, present: Recipe): Recipe {
+  const fsdp = numeric(present['fsdp']);
+  const sharded = fsdp > 0 ? shardDtypes({ version: fsdp === 2 ? 2 : 1, method: present['method'], mixed: on }) : undefined;
+  return sharded ?? { autocast: on && !(fsdp > 0) && !(numeric(present['zero']) > 0) };
+}
+
 // transformers training_args.py and trl trainer/sft_config.py. Neither says how the weights were loaded nor whether there are
 // adapters: the rest of the present recipe stands.
 export const TRAINER: Format = {
@@ -99,7 +123,7 @@ export const TRAINER: Format = {
   base: () => ({}),
   rows: [
     counts('per_device_train_batch_size', 'batch'), counts('gradient_accumulation_steps', 'grad_accum'), counts('max_seq_length', 'seq'), counts('max_length', 'seq'),
-    flag('bf16', { autocast: true }, { autocast: false }), flag('fp16', { precision: 'amp-fp16' }),
+    { key: 'bf16', says: (value, _, present) => trainerBf16(isOn(value), present) }, flag('fp16', { precision: 'amp-fp16' }),
     {
       key: 'gradient_checkpointing',
       says: (value, file) => ({ checkpointing: !isOn(value) ? 'none' : at(file, 'gradient_checkpointing_kwargs.use_reentrant') === true ? 'full-reentrant' : 'full' }),

@@ -1,17 +1,18 @@
 // launchers.ts - files that say how a step is spread over GPUs and nothing of the model: accelerate's and DeepSpeed's.
 
 import type { Recipe } from '../core/types.js';
-import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, numeric, text, type Format, type Row, type Said, type Values } from './rows.js';
+import { at, choice, count, counts, flag, isOn, isSet, isTable, notModelled, numeric, row, text, type Format, type Row, type Said, type Values } from './rows.js';
+import { fsdpRows, fsdpVersion, isMixed, shardDtypes } from './sharding.js';
 
-// accelerate utils/dataclasses.py (FullyShardedDataParallelPlugin): with mixed precision FSDP2 holds fp32 shards and computes
-// in that precision.
-function mixed(file: Values): Recipe | undefined {
+const version = fsdpVersion('fsdp_config.fsdp_version');
+
+// Version 1 and 2 of FSDP: sharding.ts. Elsewhere mixed precision is autocast over weights as they were loaded.
+function mixed(file: Values, present: Recipe): Said {
   const precision = text(file['mixed_precision']), launcher = text(file['distributed_type'])?.toLowerCase();
-  if (launcher === 'deepspeed') return precision === 'bf16' ? { precision: 'bf16' } : precision === 'fp16' ? { precision: 'amp-fp16' } : undefined;
-  if (precision !== 'bf16') return undefined;
-  if (launcher !== 'fsdp') return { autocast: true };
-  const reduce: Recipe = count(at(file, 'fsdp_config.fsdp_version')) === 2 ? {} : { reduce_dtype: 'bf16' }; // MixedPrecision of version 1 has one dtype for both
-  return { precision: 'fp32', param_dtype: 'bf16', ...reduce };
+  if (launcher === 'fsdp' && precision !== 'fp16') return shardDtypes({ version: version(file), method: present['method'], mixed: isMixed(file, present) }) ?? {};
+  if (precision === 'no') return {};
+  if (launcher === 'deepspeed') return precision === 'bf16' ? { precision: 'bf16' } : precision === 'fp16' ? { precision: 'amp-fp16' } : 'not_modelled';
+  return precision === 'bf16' ? { autocast: true } : 'not_modelled';
 }
 
 // DeepSpeed's own keys, which accelerate's file has under other names. Offloaded parameters are computed together with an
@@ -37,6 +38,15 @@ function deepspeedBase(stage: unknown): Recipe {
   return zero > 0 ? { autocast: false, fsdp: 0, reduce_bucket_size, ...(zero === 3 ? third : {}) } : {};
 }
 
+// Without DeepSpeed its sizes are at their defaults; the recipe beside which the file is read may have had a stage.
+const WITHOUT_STAGE: Recipe = {
+  zero: 0, reduce_bucket_size: 0, prefetch_bucket_size: 0, param_persistence_threshold: 0, max_live_parameters: 1_000_000_000, max_reuse_distance: 1_000_000_000, sub_group_size: 1_000_000_000, overlap_comm: 'auto', reduce_scatter: true,
+};
+function launched(fsdp: number): (present: Recipe) => Recipe {
+  return (present) => ({ fsdp, ...(numeric(present['zero']) > 0 ? WITHOUT_STAGE : {}) });
+}
+const LAUNCHERS: Readonly<Record<string, (present: Recipe) => Recipe>> = { no: launched(0), multi_gpu: launched(0), fsdp: launched(1), deepspeed: () => ({ fsdp: 0 }) };
+
 // "auto", a number, or one in words: "5e8".
 const elements = (key: string, name: string): Row => ({
   key: `zero_optimization.${key}`,
@@ -50,13 +60,10 @@ export const ACCELERATE: Format = {
   base: (file) => deepspeedBase(at(file, 'deepspeed_config.zero_stage')),
   rows: [
     counts('num_processes', 'dp'),
-    choice('distributed_type', { no: { fsdp: 0 }, multi_gpu: { fsdp: 0 }, fsdp: { fsdp: 1 }, deepspeed: { fsdp: 0 } }),
-    { key: 'mixed_precision', says: (value, file) => (text(value) === 'no' ? {} : mixed(file) ?? 'not_modelled') },
-    { key: 'fsdp_config.fsdp_version', says: (value) => (count(value) === 2 ? { fsdp: 2 } : undefined) },
-    { key: 'fsdp_config.fsdp_reshard_after_forward', says: (value, file) => (count(at(file, 'fsdp_config.fsdp_version')) === 2 ? { reshard_after_forward: isOn(value) } : undefined) },
-    choice('fsdp_config.fsdp_sharding_strategy', { full_shard: {}, shard_grad_op: { reshard_after_forward: false }, 1: {}, 2: { reshard_after_forward: false } }), choice('fsdp_config.fsdp_backward_prefetch', { backward_pre: {}, backward_pre_prefetch: {} }),
-    flag('fsdp_config.fsdp_offload_params', { offload: 'params' }), flag('fsdp_config.fsdp_activation_checkpointing', { checkpointing: 'full' }),
-    notModelled('fsdp_config.fsdp_use_orig_params', (value) => !isOn(value)), notModelled('fsdp_config.fsdp_forward_prefetch', isOn),
+    { key: 'distributed_type', says: (value, _, present) => row(LAUNCHERS, text(value)?.toLowerCase())?.(present) ?? 'not_modelled' },
+    { key: 'mixed_precision', says: (_, file, present) => mixed(file, present) },
+    { key: 'fsdp_config.fsdp_version', says: (value) => (count(value) === 2 ? { fsdp: 2 } : count(value) === 1 ? { fsdp: 1 } : undefined) },
+    ...fsdpRows('fsdp_config.fsdp_', version, (_, present) => present['method']),
     zeroStage('deepspeed_config.zero_stage'),
     counts('deepspeed_config.gradient_accumulation_steps', 'grad_accum'),
     ...offloaded('deepspeed_config.offload_optimizer_device', 'deepspeed_config.offload_param_device'),

@@ -1,18 +1,12 @@
 // megatron.ts - Megatron-LM's command line (megatron/training/arguments.py): the one input that describes the model itself.
 
 import type { Recipe } from '../core/types.js';
+import { flagsOf } from './command_line.js';
 import { choice, count, counts, flag, isOn, notModelled, numeric, readAs, text, type Format, type Imported, type Values } from './rows.js';
 
-// "--micro-batch-size 1 --bf16 \" -> {"micro-batch-size": "1", bf16: true}; `undefined` when it is no such command line.
+// `undefined` when it is no such command line.
 export function megatronFlags(source: string): Values | undefined {
-  const words = source.replace(/\\\r?\n/g, ' ').match(/"[^"\n]*"|'[^'\n]*'|[^\s"'()]+/g) ?? [];
-  const flags: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
-  for (let i = 0; i < words.length; ++i) {
-    const [, name, joined] = /^--([a-z][a-z0-9_-]*)(?:=(.*))?$/.exec(words[i] ?? '') ?? [];
-    if (name === undefined) continue;
-    const next = words[i + 1];
-    flags[name] = joined ?? (next !== undefined && !next.startsWith('--') ? next.replace(/^["']|["']$/g, '') : true);
-  }
+  const flags = flagsOf(source);
   return flags['num-layers'] !== undefined && flags['hidden-size'] !== undefined && flags['num-attention-heads'] !== undefined ? flags : undefined;
 }
 

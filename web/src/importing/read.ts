@@ -3,6 +3,8 @@
 
 import { parse as parseToml } from 'smol-toml';
 import { parse as parseYaml } from 'yaml';
+import type { Recipe } from '../core/types.js';
+import { readCommand } from './command_line.js';
 import { AXOLOTL, LLAMA_FACTORY, TRAINER } from './hugging_face.js';
 import { ACCELERATE, DEEPSPEED } from './launchers.js';
 import { readMegatron } from './megatron.js';
@@ -17,11 +19,12 @@ export const FORMATS: readonly Format[] = [AXOLOTL, LLAMA_FACTORY, TORCHTUNE, TO
 const LARGEST = 256 * 1024; // such files are written by hand
 const ALIASES = 50; // anchors that a file may use: more is a bomb
 
-export function readConfiguration(source: string): Imported | undefined {
+// `present`: the recipe that a file of one part changes.
+export function readConfiguration(source: string, present: Recipe = {}): Imported | undefined {
   if (source.length > LARGEST) return undefined;
   const file = tables(source);
   const format = file && FORMATS.find((row) => row.is(file));
-  return format ? readAs(format, file) : readMegatron(source);
+  return format ? readAs(format, file, present) : readMegatron(source) ?? readCommand(source, present);
 }
 
 function tables(source: string): Values | undefined {

@@ -10,9 +10,11 @@ export type Values = Readonly<Record<string, unknown>>;
 // A part of the recipe; 'not_modelled'; or undefined: nothing follows from this value (it is off, or the default).
 export type Said = Recipe | 'not_modelled' | undefined;
 
+// `present`: the recipe beside which the file is read. A file that says only how a step is spread means another thing for
+// adapters over a frozen base than for weights that are all trained.
 export interface Row {
   readonly key: string; // "a.b": inside a table
-  readonly says: (value: unknown, file: Values) => Said;
+  readonly says: (value: unknown, file: Values, present: Recipe) => Said;
 }
 
 export interface Imported {
@@ -30,7 +32,7 @@ export interface Format {
   readonly name: string;
   readonly whole: boolean;
   readonly is: (file: Values) => boolean;
-  readonly base: (file: Values) => Recipe; // before any row: the framework's own defaults
+  readonly base: (file: Values, present: Recipe) => Recipe; // before any row: the framework's own defaults
   readonly rows: readonly Row[];
   readonly model?: (file: Values) => string | undefined;
   readonly modelKeys?: readonly string[];
@@ -90,14 +92,22 @@ export function names(value: unknown): readonly string[] | undefined {
   return found.length > 0 ? found : undefined;
 }
 
+// A key that no row knows; of a table of which rows know parts, the parts that none does.
+function unread(file: Values, key: string, known: readonly string[]): readonly string[] {
+  const value = file[key];
+  const below = (table: string) => (name: string): boolean => name.startsWith(`${table}.`);
+  if (!known.some(below(key))) return known.includes(key) ? [] : [key];
+  return isTable(value) ? Object.keys(value).map((part) => `${key}.${part}`).filter((part) => !known.includes(part) && !known.some(below(part))) : [];
+}
+
 // Applies a table; later rows win over earlier ones.
-export function readAs(format: Format, file: Values): Imported {
-  let recipe: Recipe = format.base(file);
+export function readAs(format: Format, file: Values, present: Recipe = {}): Imported {
+  let recipe: Recipe = format.base(file, present);
   const [used, unmodelled]: [string[], string[]] = [[], []];
   for (const row of format.rows) {
     const value = at(file, row.key);
     if (value === undefined || value === null) continue;
-    const said = row.says(value, file);
+    const said = row.says(value, file, present);
     if (said === 'not_modelled') unmodelled.push(row.key);
     else if (said !== undefined) {
       recipe = { ...recipe, ...said };
@@ -107,6 +117,6 @@ export function readAs(format: Format, file: Values): Imported {
   const known = [...format.rows.map(({ key }) => key), ...(format.modelKeys ?? [])];
   const model = format.model?.(file);
   if (model !== undefined) used.unshift(...(format.modelKeys ?? []).filter((key) => at(file, key) !== undefined));
-  const notRead = Object.keys(file).filter((key) => !known.some((name) => name === key || name.startsWith(`${key}.`)));
+  const notRead = Object.keys(file).flatMap((key) => unread(file, key, known));
   return { format: format.name, whole: format.whole, recipe, model, config: undefined, used: [...new Set(used)], notModelled: [...new Set(unmodelled)], notRead };
 }

@@ -18,12 +18,13 @@ export type Recognised =
 const MODEL_KEYS = ['model_type', 'architectures', 'hidden_size', 'num_hidden_layers', 'vocab_size', 'layers', 'n_embd'];
 
 // A framework's configuration, where the text may be one; what reads them is loaded with the first.
-export async function importable(text: string, found: Recognised): Promise<{ readonly imported: Imported; readonly say: typeof importedMessage } | undefined> {
+// `present`: the recipe that a file of one part changes.
+export async function importable(text: string, found: Recognised, present: Recipe): Promise<{ readonly imported: Imported; readonly say: typeof importedMessage } | undefined> {
   const root = parse(text);
   if (!['config', 'recipe'].includes(found.kind) || (root && (MODEL_KEYS.some((key) => key in root) || 'peft_type' in root))) return undefined;
   try {
     const { importedMessage: say, readConfiguration } = await import('../importing/read.js');
-    const imported = readConfiguration(text);
+    const imported = readConfiguration(text, present);
     return imported && { imported, say };
   } catch {
     return undefined; // offline before it ever came: the core says what the text is not

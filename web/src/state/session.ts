@@ -153,7 +153,7 @@ export class Session {
     const id = inBox ? hubId(text) : undefined;
     if (id !== undefined) return this.takeHub(id);
     const found = recognise(text, this.core.catalogue.recipe_keys);
-    const known = await importable(text, found);
+    const known = await importable(text, found, this.request.recipe);
     if (known) return this.takeImported(known.imported, name, known.say);
     switch (found.kind) {
       case 'measured': return this.addMeasured(found.text, name || 'measured.json', false);
