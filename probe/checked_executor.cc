@@ -41,11 +41,20 @@ void CheckedExecutor::born(StorageId storage, std::uint64_t address) {
   after_birth(storage, memory);
 }
 
+void CheckedExecutor::born_on_host(StorageId storage) {
+  if (failure_) return;
+  std::byte* memory = keep_on_host(storage, trace_.storages[storage].bytes);
+  if (memory == nullptr) return fail("the host has no memory left for " + describe(storage), storage);
+  slots_[storage].data = memory;
+  slots_[storage].state = State::alive;
+}
+
 void CheckedExecutor::died(StorageId storage) {
   if (failure_) return;
   Slot& slot = slots_[storage];
   if (slot.state != State::alive) return fail(describe(storage) + " dies without being alive", storage);
   slot.state = State::dead;
+  if (trace_.storages[storage].on_host) return drop_on_host(storage);
   before_death(storage, slot.data);
 }
 

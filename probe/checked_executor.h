@@ -26,6 +26,7 @@ struct RunFailure {
 class CheckedExecutor : public Executor {
  public:
   void born(StorageId storage, std::uint64_t address) override;
+  void born_on_host(StorageId storage) override;
   void died(StorageId storage) override;
   void run(std::uint32_t run_index) override;
   void mark(std::uint32_t phase_index) override;
@@ -48,6 +49,9 @@ class CheckedExecutor : public Executor {
 
   // The memory behind the allocator's address; nullptr where none was reserved.
   virtual std::byte* locate(std::uint64_t address, Bytes bytes) = 0;
+  // Of a storage in host memory, for as long as it lives; nullptr: there is none.
+  virtual std::byte* keep_on_host(StorageId storage, Bytes bytes) = 0;
+  virtual void drop_on_host(StorageId storage) = 0;
   virtual void after_birth(StorageId, std::byte*) {}
   virtual void before_death(StorageId, std::byte*) {}
   // Runs or queues the operator's kernel; what it refuses, or nullptr.

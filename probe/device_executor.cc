@@ -8,6 +8,9 @@
 namespace ledger::device {
 namespace {
 
+// Host memory of storages, behind all that copy_to_host puts aside.
+constexpr std::int64_t kFirstStorage = std::int64_t{1} << 40;
+
 constexpr int kPoison = 0xFF;  // NaN in every floating format, -1 as a token id
 
 }  // namespace
@@ -28,6 +31,14 @@ void DeviceExecutor::after_birth(StorageId storage, std::byte* memory) {
   if (workspace_ != kNoStorage && trace().storages[workspace_].bytes > info.bytes) return;
   workspace_ = storage;
   device_.use_workspace(memory, info.bytes);
+}
+
+std::byte* DeviceExecutor::keep_on_host(StorageId storage, Bytes bytes) {
+  return device_.services().host_side->keep(kFirstStorage + storage, bytes);
+}
+
+void DeviceExecutor::drop_on_host(StorageId storage) {
+  device_.services().host_side->drop(kFirstStorage + storage);
 }
 
 void DeviceExecutor::before_death(StorageId storage, std::byte* memory) {

@@ -55,6 +55,9 @@ class DeviceExecutor : public CheckedExecutor {
 
  private:
   std::byte* locate(std::uint64_t address, Bytes bytes) override { return device_.locate(address, bytes); }
+  // By numbers that nobody puts anything aside under.
+  std::byte* keep_on_host(StorageId storage, Bytes bytes) override;
+  void drop_on_host(StorageId storage) override;
   void after_birth(StorageId storage, std::byte* memory) override;
   void before_death(StorageId storage, std::byte* memory) override;
   const char* compute(const Run& run, Operands in, Operands out) override;

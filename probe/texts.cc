@@ -238,7 +238,8 @@ constexpr Reason kReasons[] = {
     {"deepspeed_keys_want_a_stage",
      "reduce_bucket_size, prefetch_bucket_size, param_persistence_threshold, max_live_parameters, max_reuse_distance, "
      "sub_group_size, overlap_comm and reduce_scatter are DeepSpeed's; set zero to 1, 2 or 3, or leave them alone"},
-    {"fsdp1_adapters_not_modelled", "DoRA, and adapters of experts, under FSDP1 are not modelled yet; use fsdp 2"},
+    {"fsdp1_cannot_adapt_experts",
+     "PEFT reads adapters of experts where FSDP1 has not gathered them: such a step fails; use fsdp 2"},
     {"titan_units_are_fsdp2s", "torchtitan's units are FSDP2's; use units layers with fsdp 1"},
     {"zero_or_fsdp", "DeepSpeed's ZeRO and FSDP both shard the model; set one of zero and fsdp to 0"},
     {"zero_needs_ranks",
@@ -248,14 +249,12 @@ constexpr Reason kReasons[] = {
      "under DeepSpeed precision bf16 (or amp-bf16) and amp-fp16 are modelled: the engine casts the model to 16 bits, "
      "and "
      "nothing runs under autocast"},
-    {"zero3_experts_not_modelled",
-     "experts of Llama 4, DeepSeek V2 and gpt-oss, and adapters of experts, under ZeRO-3 are not modelled yet; ZeRO-2 "
-     "is"},
-    {"zero3_dora_not_modelled", "DoRA under ZeRO-3 is not modelled yet; ZeRO-2 is"},
+    {"zero3_expert_adapters_not_modelled",
+     "adapters of experts under ZeRO-3 are not modelled; ZeRO-2 is"},
     {"offload_steps_with_adam", "an offloaded optimizer is DeepSpeedCPUAdam; use adamw_fused"},
     {"params_offload_needs_zero3", "DeepSpeed offloads parameters in stage 3 only; use zero 3, or offload optimizer"},
     {"sharded_4_bit_not_modelled",
-     "4-bit weights that ZeRO-3 offloads and sharded 8-bit weights are not modelled; use DDP or ZeRO-2"},
+     "sharded 8-bit weights are not modelled; use DDP or ZeRO-2, or 4 bits"},
     {"sharded_4_bit_wants_one_dtype",
      "4-bit weights are sharded as numbers of the dtype that everything else has: param_dtype bf16"},
     {"fsdp_has_a_mixed_precision_of_its_own",
@@ -274,7 +273,7 @@ constexpr Reason kReasons[] = {
     {"parallelism_not_modelled",
      "of several GPUs, DDP (dp), FSDP (dp, fsdp 1 or 2) and DeepSpeed's ZeRO (dp, zero) of decoders are modelled yet"},
     {"offload_not_modelled",
-     "offloading is modelled under DeepSpeed: optimizer with zero 1, 2 or 3, params with zero 3"},
+     "offloading is modelled under DeepSpeed, optimizer with zero 1, 2 or 3, and params with zero 3 or fsdp"},
 };
 
 // Kinds of wrong files whose id is no file's name.

@@ -88,7 +88,7 @@ constexpr Row kRows[] = {
     {"offload_optimizer", offload_optimizer},
     {"offload_params",
      [](Recipe& r) {
-       if (r.zero == 3) r.offload = Offload::params;
+       if (r.zero == 3 || r.fsdp != 0) r.offload = Offload::params;
      }},
     {"zero_2", raise_stage<2>},
     {"zero_3", raise_stage<3>},

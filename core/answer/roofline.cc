@@ -43,6 +43,14 @@ bool sends(OpKind op) {
          op == OpKind::receive || op == OpKind::copy_to_host || op == OpKind::copy_from_host;
 }
 
+// What is copied to and from host memory, and what is computed there: not the GPU's time.
+bool reaches_host(const Trace& trace, const Run& run) {
+  const View* const view = &trace.views[run.first_view];
+  return std::any_of(view, view + run.input_count() + run.outputs, [&](const View& one) {
+    return one.storage != kNoStorage && trace.storages[one.storage].on_host;
+  });
+}
+
 // A causal kernel skips half of the scores (step_time.h counts so, too).
 double flops_done(const Trace& trace, const Run& run) {
   const double all = static_cast<double>(flops_of_run(trace, run));
@@ -75,7 +83,7 @@ std::optional<Roofline> Roofline::of(const Trace& trace, const Gpu& gpu) {
     }
     if (event.type != EventType::run || loading) continue;
     const Run& run = trace.runs[event.id];
-    if (sends(run.op)) continue;
+    if (sends(run.op) || reaches_host(trace, run)) continue;
     Work work{0, 0, 0, 1};
     const View* view = &trace.views[run.first_view];
     const std::uint32_t count = run.input_count() + run.outputs;

@@ -14,6 +14,8 @@ void Census::apply(const Event& event) {
     case EventType::run:
     case EventType::mark:
     case EventType::empty_cache:
+    case EventType::alloc_on_host:
+    case EventType::free_on_host:
       return;
   }
 }

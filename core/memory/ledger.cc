@@ -114,7 +114,12 @@ Ledger ledger_at(const Trace& trace, std::uint32_t event) {
 
 std::vector<HostLine> host_ledger(const Trace& trace) {
   std::vector<HostLine> lines;
-  for (const HostBuffer& buffer : trace.host) {
+  std::vector<HostBuffer> buffers = trace.host;
+  for (const StorageInfo& storage : trace.storages) {  // states stay once they are made
+    if (storage.on_host && storage.category == Category::optimizer_states)
+      buffers.push_back({trace.names[storage.scope].c_str(), storage.category, storage.dtype, storage.shape.numel()});
+  }
+  for (const HostBuffer& buffer : buffers) {
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const HostLine& line) {
       return std::string_view(line.name) == buffer.name && line.dtype == buffer.dtype;
     });

@@ -108,6 +108,12 @@ Replay Player::play() {
         allocator_.empty_cache();
         sample(i);
         break;
+      case EventType::alloc_on_host:
+        if (executor_ != nullptr) executor_->born_on_host(event.id);
+        break;
+      case EventType::free_on_host:
+        if (executor_ != nullptr) executor_->died(event.id);
+        break;
       case EventType::label:  // other name, same bytes: no label leads into or out of workspace
         break;
     }

@@ -17,6 +17,7 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual void born(StorageId storage, std::uint64_t address) = 0;
+  virtual void born_on_host(StorageId) {}  // in memory of the executor's own
   virtual void died(StorageId storage) = 0;
   virtual void run(std::uint32_t run_index) = 0;
   virtual void mark(std::uint32_t phase_index) = 0;  // the phase begins; finish what is queued and note the time

@@ -179,8 +179,14 @@ Tensor with_shared_experts(const MixtureOfExperts& m, const Tensor& hidden, cons
 Tensor MixtureOfExperts::forward(const Tensor& hidden) const {
   const Tape::Scope scope(hidden.tape(), name);
   if (router.rule == Routing::every_expert) return through_every_expert(*this, hidden);
+  const bool reads_router = router.rule == Routing::grouped_softmax;  // DeepseekV2Moe, its gate's weight
+  if (reads_router) enter_module(this, hidden);
   const Tensor rows = rows_of(hidden);
-  if (shared && shared_last) return with_shared_experts(*this, hidden, rows);
+  if (shared && shared_last) {
+    const Tensor output = with_shared_experts(*this, hidden, rows);
+    if (reads_router) leave_module(this, output);
+    return output;
+  }
   const Tensor output = shared ? with_gated_expert(*this, rows) : routed_only(*this, rows);
   return reshape(output, hidden.shape());
 }

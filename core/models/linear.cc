@@ -215,15 +215,25 @@ Tensor Linear::with_lora_8bit(const Tensor& x, const Tensor& result) const {
   return result + output;
 }
 
+// The adapter's two products, each a call of a module of its own.
+Tensor Linear::lora_result(const Tensor& x) const {
+  const Tensor no_bias;
+  const auto call = [&](const Tensor& own, const Tensor& input) {
+    return call_module(&own, {&own}, input, [&](const Tensor& seen) { return linear(seen, own, no_bias); });
+  };
+  return call(adapter->b, call(adapter->a, x));
+}
+
 // peft lora/dora.py, DoraLinearLayer: magnitude over the norm of W + scaling B A, whose product is made by sending an
 // identity matrix through the adapter; its graph dies with this function. [1, out]
 Tensor Linear::dora_scale(const Tensor& x) const {
   Tape& tape = x.tape();
   const Tape::Scope scope(tape, "lora_magnitude_vector");
-  const Tensor no_bias;
+  ModuleHooks* const hooks = tape.module_hooks();
+  if (hooks != nullptr) hooks->read_elsewhere(adapter->a);  // for its shape
   const Tensor identity = eye(tape, adapter->a.dim(1), x.dtype());
-  Tensor lora_weight = linear(identity, adapter->a, no_bias);
-  lora_weight = transpose(linear(lora_weight, adapter->b, no_bias), 0, 1);
+  const Tensor lora_weight = transpose(lora_result(identity), 0, 1);
+  if (hooks != nullptr) hooks->read_elsewhere(quantised ? quantised->stored : weight);
   Tensor weight_norm;
   const Tensor whole = to(quantised ? quantised->dequantise() : weight, x.dtype());
   {
@@ -239,18 +249,22 @@ Tensor Linear::dora_scale(const Tensor& x) const {
 // peft lora/variants.py, DoraLinearVariant.forward: without dropout the base result is reused.
 Tensor Linear::with_dora(const Tensor& x, const Tensor& result) const {
   const Tensor dropped = dropout(x, adapter->dropout);
+  const Tensor dora = call_module(&adapter->magnitude, {&adapter->magnitude}, dropped,
+                                  [&](const Tensor& seen) { return dora_result(seen, result); });
+  return result + dora;
+}
+
+Tensor Linear::dora_result(const Tensor& x, const Tensor& result) const {
   const Tensor no_bias;
-  const Tensor scale = dora_scale(dropped);
-  Tensor lora_result = linear(dropped, adapter->a, no_bias);
-  lora_result = linear(lora_result, adapter->b, no_bias);
+  const Tensor scale = dora_scale(x);
+  const Tensor adapted = lora_result(x);
   const Tensor base_result =
-      adapter->dropout == 0 ? result : linear(dropped, quantised ? quantised->dequantise() : weight, no_bias);
+      adapter->dropout == 0 ? result : linear(x, quantised ? quantised->dequantise() : weight, no_bias);
   Tensor first = add(scale, -1.0);
   first = first * base_result;
-  Tensor second = scale * lora_result;
+  Tensor second = scale * adapted;
   second = second * adapter->scaling;
-  const Tensor dora = first + second;
-  return result + dora;
+  return first + second;
 }
 
 }  // namespace ledger

@@ -76,7 +76,9 @@ struct Linear {
   Tensor with_lora(const Tensor& x, Tensor result) const;
   Tensor with_lora_8bit(const Tensor& x, const Tensor& result) const;
   Tensor with_lora_4bit(const Tensor& x, Tensor result) const;
+  Tensor lora_result(const Tensor& x) const;
   Tensor dora_scale(const Tensor& x) const;
+  Tensor dora_result(const Tensor& x, const Tensor& result) const;
   Tensor with_dora(const Tensor& x, const Tensor& result) const;
 };
 

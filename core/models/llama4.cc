@@ -37,7 +37,9 @@ Tensor through_every_expert(const MixtureOfExperts& m, const Tensor& hidden) {
     const Tensor scores = reshape(transpose(routes.weights, 0, 1), {routed.dim(0), {1, Sym::none}});
     routed = routed * scores;
   }
-  const Tensor results = experts_of_all(m.experts, routed);
+  const Experts& experts = m.experts;
+  const Tensor results = call_module(&experts, {&experts.gate_up.weight, &experts.down.weight}, routed,
+                                     [&](const Tensor& seen) { return experts_of_all(experts, seen); });
   Tensor output = m.shared->forward(rows);
   {
     const Tensor sum = sum_over(view(results, {count, tokens, rows.dim(1)}), 0, false);

@@ -114,12 +114,16 @@ Tensor call_module(const void* module, std::initializer_list<const Tensor*> para
   return output;
 }
 
-// The same for a module that only calls others.
-inline void enter_module(const void* module, const Tensor& input) {
-  if (ModuleHooks* const hooks = input.tape().module_hooks()) hooks->before_module({module, {}}, input);
+// The same for a module that calls others and is called by keyword: no hook sees its input. `own`: its one parameter.
+inline ModuleCall call_by_keyword(const void* module, const Tensor* const& own) {
+  return {module, std::span(&own, own != nullptr && *own ? 1 : 0)};
 }
-inline void leave_module(const void* module, const Tensor& output) {
-  if (ModuleHooks* const hooks = output.tape().module_hooks()) hooks->after_module({module, {}}, output);
+inline void enter_module(const void* module, const Tensor& input, const Tensor* own = nullptr) {
+  if (ModuleHooks* const hooks = input.tape().module_hooks()) hooks->before_module(call_by_keyword(module, own), input);
+}
+inline void leave_module(const void* module, const Tensor& output, const Tensor* own = nullptr) {
+  if (ModuleHooks* const hooks = output.tape().module_hooks())
+    hooks->after_module(call_by_keyword(module, own), output);
 }
 
 // nn.Embedding. weight [V, h].

@@ -172,7 +172,7 @@ Attended SelfAttention::attend_heads(Heads& heads, const LayerContext& context, 
 std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const LayerContext& context,
                                                  const DecoderDims& n) const {
   const Tape::Scope scope(hidden.tape(), name);
-  enter_module(this, hidden);
+  enter_module(this, hidden, &sinks);
   Heads heads = project(hidden, context.rotary, n);
   const Rotary tables = rotary_emb ? rotary_emb->forward(heads.v, context.position_ids, n) : context.rotary;
   Turned parts;  // alive until this returns
@@ -201,7 +201,7 @@ std::pair<Tensor, Tensor> SelfAttention::forward(const Tensor& hidden, const Lay
   if (!returns_weights) attended.weights.reset();
   const Tape::Scope resid(hidden.tape(), "resid_dropout");
   attended.output = ledger::dropout(attended.output, dropout);
-  leave_module(this, attended.output);
+  leave_module(this, attended.output, &sinks);
   return {std::move(attended.output), std::move(attended.weights)};
 }
 

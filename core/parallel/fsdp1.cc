@@ -109,6 +109,24 @@ void Fsdp1::seal(Unit& unit) {
   load(unit, flat);
   for (Param& param : unit.params)
     param.fill = nullptr;
+  if (options_.offload) to_host(unit);
+}
+
+// _init_param_handle_from_params; init_flat_param_attributes makes a place for the gradient at the first forward pass.
+void Fsdp1::to_host(Unit& unit) {
+  const Tensor made = unit.shard;
+  std::vector<HostBuffer>& host = tape_.trace().host;
+  {
+    const Tape::OnHost on_host(tape_);
+    unit.shard = tape_.empty(OpKind::load_parameter, made.shape(), unit.dtype);
+    const Tape::In in(tape_, Category::gradients);
+    if (unit.trained) unit.host_gradient = zeros(tape_, made.shape(), unit.dtype);
+  }
+  copy_into(unit.shard, made);
+  for (Param& param : unit.params)
+    place(unit, param);
+  host.push_back({unit.trained ? "fsdp.shards" : "fsdp.frozen_shards", Category::weights, unit.dtype, unit.part});
+  if (unit.trained) host.push_back({"fsdp.shard_gradients", Category::gradients, unit.dtype, unit.part});
 }
 
 // _get_shard_metadata: of the flat parameter this rank's shard, of the parameter what lies in it.
@@ -160,19 +178,29 @@ void Fsdp1::load(const Unit& unit, const Tensor& flat) {
 // --- gathering
 // --------------------------------------------------------------------------------------------------------------
 
-// FlatParamHandle.pre_unshard and unshard: shards in another dtype are cast first, for as long as the all-gather takes.
+// FlatParamHandle.pre_unshard, _use_low_precision_shard: shards in another dtype are cast first, those in host memory
+// brought here, for as long as the all-gather takes.
+Tensor Fsdp1::sent_shard(const Unit& unit) {
+  const bool casts = unit.dtype != options_.param_dtype;
+  if (!casts && !options_.offload) return unit.shard;
+  const Aside aside(tape_, kAllGatherScope, Category::communication);
+  const Tensor sent = tape_.empty(OpKind::gather_copy_in, flat::shape(unit.part), options_.param_dtype);
+  Tensor here = unit.shard;
+  if (casts && options_.offload) {
+    here = tape_.empty(OpKind::gather_copy_in, flat::shape(unit.part), unit.dtype);
+    copy_into(here, unit.shard);
+  }
+  copy_into(sent, here);
+  return sent;
+}
+
 void Fsdp1::unshard(Unit& unit) {
   if (unit.gathered || unit.params.empty()) return;
   unit.gathered = true;
-  Tensor cast;
-  if (unit.dtype != options_.param_dtype) {
-    const Aside aside(tape_, kAllGatherScope, Category::communication);
-    cast = tape_.empty(OpKind::gather_copy_in, flat::shape(unit.part), options_.param_dtype);
-    copy_into(cast, unit.shard);
-  }
+  const Tensor sent = sent_shard(unit);
   const Aside aside(tape_, kAllGatherScope, Category::weights);
   tape_.alloc_storage(unit.flat, unit.flat.shape(), OpKind::all_gather);
-  tape_.run(OpKind::all_gather, {cast ? &cast : &unit.shard}, {&unit.flat});
+  tape_.run(OpKind::all_gather, {&sent}, {&unit.flat});
 }
 
 void Fsdp1::reshard(Unit& unit) {
@@ -281,6 +309,7 @@ void Fsdp1::reduce(Unit& unit, Tensor gradient) {
   tape_.run(OpKind::reduce_scatter, {&input}, {&reduced});
   reduced = to(reduced, unit.dtype);
   unit.reduced = std::move(reduced);
+  if (options_.offload) copy_into(unit.host_gradient, unit.reduced);  // _offload_grad
 }
 
 // _post_backward_final_callback, _finalize_params: the optimizer's parameters get views of the reduced gradients.
@@ -289,11 +318,12 @@ void Fsdp1::end_of_backward() {
     post_backward(unit);
     unit.in_backward = unit.wanted = false;
     if (!unit.reduced) return;
+    const Tensor& gradient = options_.offload ? unit.host_gradient : unit.reduced;
     for (Param& param : unit.params) {
       if (options_.adapters) {
-        param.piece.impl()->grad = unit.reduced;
+        param.piece.impl()->grad = gradient;
       } else if (param.local != 0) {
-        param.piece.impl()->grad = flat::piece(unit.reduced, param.start, param.local);
+        param.piece.impl()->grad = flat::piece(gradient, param.start, param.local);
       }
     }
     unit.reduced.reset();

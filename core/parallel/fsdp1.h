@@ -6,6 +6,8 @@
 // A flat parameter cannot be trained in part. With adapters PEFT therefore turns use_orig_params off and wraps every
 // trainable leaf, lora_A and lora_B, in a unit of its own (peft/utils/other.py, fsdp_auto_wrap_policy); units without a
 // trained parameter give their weights up when the gradient of their input is there.
+// Offloaded, each gathering brings the shard to the GPU first, in its own dtype where it is cast there; reduced gradients
+// are copied back as they come and stay on the GPU until backward ends; clipping and the optimizer's step are the host's.
 // Not here: record_stream(), and limit_all_gathers, which holds back the CPU, not memory in this order of events. In
 // the first forward pass alone PEFT sees leaves in their shards' dtype and casts their input to it and back.
 #pragma once
@@ -26,6 +28,7 @@ class Fsdp1 : public ParameterUnits, public ModuleHooks {
     DType reduce_dtype = DType::bf16;   // of the reduce-scatter
     bool reshard_after_forward = true;  // FULL_SHARD; else SHARD_GRAD_OP
     bool adapters = false;              // trained beside a frozen base
+    bool offload = false;               // CPUOffload(offload_params=True): shards and their gradients in host memory
   };
 
   Fsdp1(Tape& tape, Options options) : tape_(tape), options_(options) {
@@ -68,6 +71,7 @@ class Fsdp1 : public ParameterUnits, public ModuleHooks {
     Tensor flat, shard;       // flat: without memory while resharded
     Tensor gradient;          // unsharded, of earlier micro-batches
     Tensor reduced;           // _saved_grad_shard
+    Tensor host_gradient;     // _cpu_grad
     std::size_t arrived = 0;  // gradients of this backward pass
     bool trained = false;
     bool gathered = false, in_backward = false, wanted = false;  // wanted: by a backward pass to come
@@ -81,6 +85,8 @@ class Fsdp1 : public ParameterUnits, public ModuleHooks {
   void place(Unit& unit, Param& param);
   void own(const Unit& unit, Param& param, std::uint64_t elements);
   void load(const Unit& unit, const Tensor& flat);
+  void to_host(Unit& unit);
+  Tensor sent_shard(const Unit& unit);
   void unshard(Unit& unit);
   void reshard(Unit& unit);
   Tensor before(Unit& unit, const Tensor& input);

@@ -43,8 +43,17 @@ Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype
   Param param;
   Shape shard = shape;
   shard.set(0, elements(divide_up(shape[0].size, options_.world)));
-  param.shard = tape_.parameter(name, shard, dtype, role, trainable);
   param.shard_elements = shard.numel();
+  if (options_.offload) {
+    const Tape::OnHost on_host(tape_);
+    param.shard = tape_.parameter(name, shard, dtype, role, trainable);
+    const char* const kind = trainable ? "fsdp.shards" : "fsdp.frozen_shards";
+    tape_.trace().host.push_back({kind, Category::weights, dtype, param.shard_elements});
+    if (trainable)
+      tape_.trace().host.push_back({"fsdp.shard_gradients", Category::gradients, dtype, param.shard_elements});
+  } else {
+    param.shard = tape_.parameter(name, shard, dtype, role, trainable);
+  }
   set_shard(tape_.trace().parameters.back(), shape.numel(), param.shard_elements, options_.rank);
   param.unsharded = tape_.unbacked(shape, options_.param_dtype);
   param.unsharded.impl()->requires_grad = trainable;
@@ -72,6 +81,19 @@ Tensor Fsdp2::packed(const std::string& name, Bytes bytes, const FillCodes& fill
 // --- gathering
 // --------------------------------------------------------------------------------------------------------------
 
+// FSDPParam.all_gather_inputs: from host memory each shard comes by itself, and is cast by itself.
+std::vector<Tensor> Fsdp2::shards_here(const Group& group) {
+  std::vector<Tensor> here;
+  if (!options_.offload) return here;
+  here.reserve(group.params.size());
+  for (const Param& param : group.params) {
+    const Tensor copy = tape_.empty(OpKind::gather_copy_in, param.shard.shape(), param.shard.dtype());
+    copy_into(copy, param.shard);
+    here.push_back(to(copy, options_.param_dtype));
+  }
+  return here;
+}
+
 // foreach_all_gather: shards in another dtype are cast into one flat input first, which is copied into the output.
 void Fsdp2::unshard(Group& group) {
   if (group.gathered || group.all_gather || group.params.empty()) return;
@@ -80,10 +102,13 @@ void Fsdp2::unshard(Group& group) {
   const Tape::In in(tape_, Category::communication);
   std::uint64_t total = 0, cast = 0;
   std::vector<const Tensor*> shards;
-  for (const Param& param : group.params) {
+  const std::vector<Tensor> here = shards_here(group);
+  for (std::size_t i = 0; i < group.params.size(); ++i) {
+    const Param& param = group.params[i];
+    const Tensor& shard = options_.offload ? here[i] : param.shard;
     total = plus(total, param.shard_elements);
-    if (param.shard.dtype() != options_.param_dtype) cast = plus(cast, param.shard_elements);
-    shards.push_back(&param.shard);
+    if (shard.dtype() != options_.param_dtype) cast = plus(cast, param.shard_elements);
+    shards.push_back(&shard);
   }
   Tensor flat_input;
   if (cast != 0) flat_input = tape_.empty(OpKind::gather_copy_in, {elements(cast)}, options_.param_dtype);
@@ -252,12 +277,24 @@ void Fsdp2::reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradi
   keep_gradients(params, std::move(reduced));
 }
 
+Tensor Fsdp2::to_host(const Tensor& gradient) {
+  Tensor copy;
+  {
+    const Tape::OnHost on_host(tape_);
+    const Tape::In in(tape_, Category::gradients);
+    copy = tape_.empty(OpKind::to_copy, gradient.shape(), gradient.dtype());
+  }
+  copy_into(copy, gradient);
+  return copy;
+}
+
 // The shards' gradients are views of the reduced one, or are added to those of earlier micro-batches.
 void Fsdp2::keep_gradients(const std::vector<Param*>& params, Tensor reduced) {
   std::uint64_t offset = 0;
   for (Param* param : params) {
     TensorImpl& shard = *param->shard.impl();
-    const Tensor gradient = tape_.view_of(reduced, shard.shape, shard.strides, offset);
+    Tensor gradient = tape_.view_of(reduced, shard.shape, shard.strides, offset);
+    if (options_.offload) gradient = to_host(gradient);
     offset += param->shard_elements;
     if (shard.grad) {
       add_inplace(shard.grad, gradient);

@@ -22,6 +22,7 @@ class Fsdp2 : public ParameterUnits {
     DType reduce_dtype = DType::f32;  // of the reduce-scatter
     bool reshard_after_forward = true;
     bool titan_units = false;    // torchtitan's: embedding alone; norm and head together, not resharded
+    bool offload = false;        // CPUOffloadPolicy: shards, their gradients and the optimizer in host memory
     UnitId kept_from = kNoUnit;  // this unit and those after it are not given up after forward, nor is the root
   };
 
@@ -57,6 +58,8 @@ class Fsdp2 : public ParameterUnits {
   Group& group_of(UnitId unit);
   bool reshards_after_forward(const Group& group) const;
 
+  std::vector<Tensor> shards_here(const Group& group);
+  Tensor to_host(const Tensor& gradient);
   void unshard(Group& group);
   void wait_for_unshard(Group& group);
   void reshard(Group& group);

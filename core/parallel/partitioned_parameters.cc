@@ -55,11 +55,16 @@ void PartitionedParameters::make(Param& param, const std::string& name, DType dt
   if (options_.offload_parameters) {
     param.partition = tape_.unbacked({{part, Sym::none}}, dtype);
     tape_.trace().parameters.push_back({name, kNoStorage, kNoStorage, role, param.trainable, param.elements});
-    if (!param.trainable) tape_.trace().host.push_back({"zero.frozen_partitions", Category::weights, dtype, part});
+    if (!param.trainable) keep_on_host(param);
     return;
   }
   param.partition = tape_.parameter(name, {{part, Sym::none}}, dtype, role, param.trainable);
   set_shard(tape_.trace().parameters.back(), param.elements, part, options_.rank);
+}
+
+void PartitionedParameters::keep_on_host(const Param& param) {
+  const std::uint64_t part = param.padded / options_.world;
+  tape_.trace().host.push_back({"zero.frozen_partitions", Category::weights, param.whole.dtype(), part});
 }
 
 void PartitionedParameters::load_whole(Param& param, const std::string& name, DType dtype, Parameter::Role role) {
@@ -86,6 +91,11 @@ void PartitionedParameters::partition_loaded() {
   if (!options_.loads_whole) return;
   for (std::size_t i = 0; i < params_.size(); ++i) {
     Param& param = params_[i];
+    if (options_.offload_parameters) {  // Init._partition_param: from the GPU straight into host memory
+      if (!param.trainable) keep_on_host(param);
+      tape_.free_storage(param.whole);
+      continue;
+    }
     const StorageInfo loaded = tape_.trace().storages[param.whole.impl()->storage->id];
     const Aside aside(tape_, "zero.partition", Category::weights);
     tape_.alloc_storage(param.partition, param.partition.shape(), OpKind::load_parameter);

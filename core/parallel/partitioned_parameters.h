@@ -68,6 +68,7 @@ class PartitionedParameters {
 
   ParamId id_of(const Tensor& parameter) const { return static_cast<ParamId>(parameter.impl()->parameter); }
   void make(Param& param, const std::string& name, DType dtype, Parameter::Role role);
+  void keep_on_host(const Param& param);
   void load_whole(Param& param, const std::string& name, DType dtype, Parameter::Role role);
   void gather(const std::vector<ParamId>& params);
   void gather_one(Param& param, const char* scope);

@@ -48,13 +48,25 @@ void Zero3::after_forward(UnitId unit, const Tensor& output) {
 
 Tensor Zero3::before_module(const ModuleCall& call, const Tensor& input) {
   const ModuleId id = parameters_.module_of(call);
+  running_.push_back(id);
   before(id);
   if (call.parameters.empty() || !input.requires_grad()) return input;
   return tape_.after_gradient_of(input, [this, id] { parameters_.release(id, false); });
 }
 
 void Zero3::after_module(const ModuleCall& call, const Tensor& output) {
-  after(parameters_.module_of(call), output);
+  const ModuleId id = parameters_.module_of(call);
+  while (!running_.empty()) {  // what a recomputation left early is still among them
+    const ModuleId last = running_.back();
+    running_.pop_back();
+    if (last == id) break;
+  }
+  after(id, output);
+}
+
+// Of whose module the parameter is from now on, too.
+void Zero3::read_elsewhere(const Tensor& parameter) {
+  parameters_.read_by(running_.empty() ? root_[0] : running_.back(), parameter);
 }
 
 void Zero3::after(ModuleId id, const Tensor& output) {

@@ -26,7 +26,10 @@ class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
   // Zero
   ParameterUnits* units() override { return this; }
   void wrap(const std::vector<Tensor>& trainable) override;
-  void begin_forward() override { parameters_.start_pass(); }
+  void begin_forward() override {
+    running_.clear();
+    parameters_.start_pass();
+  }
   void begin_backward(bool boundary) override { boundary_ = boundary; }
   void end_backward() override;
   void step() override;
@@ -42,7 +45,7 @@ class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
   // ModuleHooks
   Tensor before_module(const ModuleCall& call, const Tensor& input) override;
   void after_module(const ModuleCall& call, const Tensor& output) override;
-  void read_elsewhere(const Tensor& parameter) override { parameters_.read_by(root_[0], parameter); }
+  void read_elsewhere(const Tensor& parameter) override;
 
  private:
   using ModuleId = PartitionedParameters::ModuleId;
@@ -85,6 +88,7 @@ class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
   ZeroOptions options_;
   MakeStep make_step_;
   PartitionedParameters parameters_;
+  std::vector<ModuleId> running_;  // FWD_MODULE_STACK, without those that stand for units
   ModuleId root_[2] = {};  // the language model, and the decoder in it
   std::vector<ModuleId> layers_;
   std::vector<Param>

@@ -23,7 +23,8 @@ class ModuleHooks {
                                const Tensor& input) = 0;  // the input as the module is to see it
   virtual void after_module(const ModuleCall& call, const Tensor& output) = 0;
 
-  // `parameter` is read by code that is not its module's: a loss that multiplies with the output layer's weight.
+  // `parameter` is read by code that is not its module's: a loss that multiplies with the output layer's weight, DoRA's
+  // module that asks for the norms of the adapted one.
   virtual void read_elsewhere(const Tensor& parameter) = 0;
 };
 

@@ -64,7 +64,8 @@ StorageId Tape::add_storage(OpKind op, const Shape& shape, DType dtype) {
   storage.op = op;
   storage.scope = scope_;
   storage.layer = layer_;
-  trace_.events.push_back({EventType::alloc, category_, id});
+  storage.on_host = on_host_;
+  trace_.events.push_back({on_host_ ? EventType::alloc_on_host : EventType::alloc, category_, id});
   return id;
 }
 
@@ -76,11 +77,14 @@ StorageRef* Tape::new_storage(OpKind op, const Shape& shape, DType dtype) {
   return storage;
 }
 
+void Tape::end_of(StorageId id) {
+  const bool on_host = trace_.storages[id].on_host;
+  trace_.events.push_back({on_host ? EventType::free_on_host : EventType::free, Category::activations, id});
+}
+
 void Tape::release_storage(StorageRef* storage) {
   if (--storage->refs != 0) return;
-  if (storage->id != kNoStorage && !finished_) {
-    trace_.events.push_back({EventType::free, Category::activations, storage->id});
-  }
+  if (storage->id != kNoStorage && !finished_) end_of(storage->id);
   CheckpointFrame* const remake = std::exchange(storage->remake, nullptr);
   storages_.give(storage);
   if (remake != nullptr) release_frame(remake);
@@ -182,7 +186,7 @@ void Tape::alloc_storage(const Tensor& tensor, const Shape& flat, OpKind op) {
 
 void Tape::free_storage(const Tensor& tensor) {
   const StorageId id = std::exchange(tensor.impl()->storage->id, kNoStorage);
-  if (id != kNoStorage) trace_.events.push_back({EventType::free, Category::activations, id});
+  if (id != kNoStorage) end_of(id);
 }
 
 void Tape::empty_cache() {

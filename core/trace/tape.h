@@ -214,6 +214,17 @@ class Tape {
     Category before_;
   };
 
+  // What is allocated from here on lies in host memory. Operators run there as they would on the GPU.
+  class OnHost {
+   public:
+    explicit OnHost(Tape& tape) : tape_(tape), before_(tape.on_host_) { tape.on_host_ = true; }
+    ~OnHost() { tape_.on_host_ = before_; }
+
+   private:
+    Tape& tape_;
+    bool before_;
+  };
+
   class Among {  // collectives are among the ranks of this group
    public:
     Among(Tape& tape, RankGroup group) : tape_(tape), before_(tape.group_) { tape.group_ = group; }
@@ -232,6 +243,7 @@ class Tape {
   StorageId add_storage(OpKind op, const Shape& shape, DType dtype);
   StorageRef* new_storage(OpKind op, const Shape& shape, DType dtype);
   void release_storage(StorageRef* storage);
+  void end_of(StorageId id);
   void release_impl(TensorImpl* impl);
   void release_node(Node* node);
   void release_saved(Node& node);
@@ -275,6 +287,7 @@ class Tape {
   NameId scope_ = 0;
   std::int32_t layer_ = -1;
   Category category_ = Category::activations;
+  bool on_host_ = false;
   RankGroup group_ = RankGroup::data;
   bool grad_enabled_ = true;
   bool autocast_ = false;

@@ -52,6 +52,7 @@ struct StorageInfo {
   OpKind op = OpKind::workspace;              // operator that created it
   NameId scope = 0;                           // index into Trace::names, e.g. "model.layers.*.mlp.gate_proj"
   std::int32_t layer = -1;                    // decoder layer number, -1 outside the layers
+  bool on_host = false;                       // in host memory: no byte of the GPU's
 };
 
 // A strided window on a storage; sizes, strides and offset count elements of dtype.
@@ -90,6 +91,8 @@ enum class EventType : std::uint8_t {
   label,        // id: storage; it is `category` from here on
   mark,         // id: index into Trace::phases; the phase begins here
   empty_cache,  // torch.cuda.empty_cache(): segments without a live block go back to the driver
+  alloc_on_host,  // id: storage, on_host; the GPU's allocator hears of neither
+  free_on_host,
 };
 
 struct Event {

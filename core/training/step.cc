@@ -103,7 +103,8 @@ Fsdp1::Options fsdp1_options(const Recipe& recipe, const TraceOptions& options) 
           .param_dtype = dtype_of(recipe.param_dtype, options),
           .reduce_dtype = dtype_of(recipe.reduce_dtype, options),
           .reshard_after_forward = recipe.reshard_after_forward,
-          .adapters = recipe.method != Method::full};
+          .adapters = recipe.method != Method::full,
+          .offload = recipe.offload == Offload::params};
 }
 
 Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options) {
@@ -116,6 +117,7 @@ Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe, co
           .reduce_dtype = dtype_of(recipe.reduce_dtype, options),
           .reshard_after_forward = recipe.reshard_after_forward,
           .titan_units = recipe.units == Units::titan,
+          .offload = recipe.offload == Offload::params,
           .kept_from = keeps_last ? kFirstLayerUnit + static_cast<UnitId>(config.num_hidden_layers - 1) : kNoUnit};
 }
 
@@ -213,6 +215,8 @@ class TrainingLoop {
   }
 
   void update() {
+    std::optional<Tape::OnHost> on_host;
+    if (recipe_.fsdp != 0 && recipe_.offload == Offload::params) on_host.emplace(tape_);
     std::vector<Tensor> updated = trained_;  // without what no loss depended on
     std::erase_if(updated, [](const Tensor& parameter) { return !parameter.grad(); });
     if (scaler_) scaler_->unscale(tape_, updated);

@@ -287,10 +287,10 @@ constexpr Refusal kRefusals[] = {
      }},
     {"weights", "sharded_4_bit_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && r.weights == Weights::int8; }},
-    // Both read adapters outside the modules that PEFT makes units of.
-    {"method", "fsdp1_adapters_not_modelled",
+    // ParamWrapper reads lora_A.weight of a unit that only lora_A's own call would gather: its memory is not there.
+    {"method", "fsdp1_cannot_adapt_experts",
      [](const ModelConfig& c, const Recipe& r) {
-       return r.fsdp == 1 && r.method != Method::full && (r.dora || adapts_experts(c, r));
+       return r.fsdp == 1 && r.method != Method::full && adapts_experts(c, r);
      }},
     {"units", "titan_units_are_fsdp2s",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp == 1 && r.units == Units::titan; }},
@@ -343,21 +343,11 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) {
        return r.zero == 3 && (c.architecture == Architecture::plain || c.architecture == Architecture::t5);
      }},
-    {"zero", "zero3_experts_not_modelled",
-     [](const ModelConfig& c, const Recipe& r) {
-       // Blocks that read their router's weight or all experts' themselves; gpt-oss's attention, which has a parameter
-       // of its own beside its linears; PEFT's wrappers of parameters.
-       const Routing routing = c.style.routing;
-       const bool reads =
-           routing == Routing::grouped_softmax || routing == Routing::every_expert || c.style.expert_bias;
-       return r.zero == 3 && !c.moe.layers.empty() && (reads || adapts_experts(c, r));
-     }},
+    {"zero", "zero3_expert_adapters_not_modelled",
+     // PEFT's wrappers move a parameter to another module while it is adapted.
+     [](const ModelConfig& c, const Recipe& r) { return r.zero == 3 && adapts_experts(c, r); }},
     {"method", "sharded_4_bit_not_modelled",
-     [](const ModelConfig&, const Recipe& r) {
-       const bool offloaded = r.method == Method::qlora && r.offload == Offload::params;
-       return r.zero == 3 && (offloaded || r.weights == Weights::int8);
-     }},
-    {"dora", "zero3_dora_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.zero == 3 && r.dora; }},
+     [](const ModelConfig&, const Recipe& r) { return r.zero == 3 && r.weights == Weights::int8; }},
     {"optimizer", "offload_steps_with_adam",
      [](const ModelConfig&, const Recipe& r) {
        const bool by_adam = r.optimizer == Optimizer::adamw_fused;
@@ -368,8 +358,10 @@ constexpr Refusal kRefusals[] = {
     {"sequence_parallel", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel && !is_torchtitan(r.stack); }},
     {"offload", "offload_not_modelled",
-     [](const ModelConfig&,
-        const Recipe& r) { return r.offload == Offload::activations || (r.offload != Offload::none && r.zero == 0); }},
+     [](const ModelConfig&, const Recipe& r) {
+       const bool by_fsdp = r.fsdp != 0 && r.offload == Offload::params;
+       return r.offload == Offload::activations || (r.offload != Offload::none && r.zero == 0 && !by_fsdp);
+     }},
 };
 
 }  // namespace

@@ -34,6 +34,10 @@ void HostExecutor::after_birth(StorageId storage, std::byte* memory) {
   std::memset(memory + bytes, kCanary, slack_bytes(bytes));
 }
 
+std::byte* HostExecutor::keep_on_host(StorageId storage, Bytes bytes) {
+  return host_storages_.emplace(storage, std::vector<std::byte>(bytes, std::byte{kPoison})).first->second.data();
+}
+
 void HostExecutor::before_death(StorageId storage, std::byte* memory) {
   if (!options_.poison) return;
   const Bytes bytes = trace().storages[storage].bytes;

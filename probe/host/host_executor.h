@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <optional>
+#include <unordered_map>
+#include <vector>
 
 #include "probe/checked_executor.h"
 #include "probe/host/host_store.h"
@@ -35,6 +37,8 @@ class HostExecutor : public CheckedExecutor {
 
  private:
   std::byte* locate(std::uint64_t address, Bytes bytes) override { return store_.locate(address, bytes); }
+  std::byte* keep_on_host(StorageId storage, Bytes bytes) override;
+  void drop_on_host(StorageId storage) override { host_storages_.erase(storage); }
   void after_birth(StorageId storage, std::byte* memory) override;
   void before_death(StorageId storage, std::byte* memory) override;
   const char* compute(const Run& run, Operands in, Operands out) override;
@@ -45,6 +49,7 @@ class HostExecutor : public CheckedExecutor {
   Options options_;
   std::optional<RankGroups> groups_;
   host::HostMemory host_memory_;
+  std::unordered_map<StorageId, std::vector<std::byte>> host_storages_;
 };
 
 }  // namespace ledger

@@ -39,6 +39,16 @@ constexpr const char* kMegatronGpt = R"({"model_type": "gpt2", "n_embd": 24, "n_
 constexpr const char* kExperts = R"({"model_type": "mixtral", "hidden_size": 18, "num_hidden_layers": 2,
   "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 11, "vocab_size": 61,
   "num_local_experts": 3, "num_experts_per_tok": 2})";
+constexpr const char* kGptOss = R"({"model_type": "gpt_oss", "hidden_size": 18, "num_hidden_layers": 2,
+  "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "intermediate_size": 11, "vocab_size": 61,
+  "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": 5})";
+constexpr const char* kDeepseek2 = R"({"model_type": "deepseek_v2", "hidden_size": 18, "num_hidden_layers": 2,
+  "num_attention_heads": 3, "num_key_value_heads": 3, "intermediate_size": 35, "vocab_size": 61, "q_lora_rank": null,
+  "kv_lora_rank": 7, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 6, "n_routed_experts": 3,
+  "num_experts_per_tok": 2, "moe_intermediate_size": 11, "n_shared_experts": 1, "first_k_dense_replace": 1})";
+constexpr const char* kLlama4 = R"({"model_type": "llama4_text", "hidden_size": 18, "num_hidden_layers": 2,
+  "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "intermediate_size": 11, "vocab_size": 61,
+  "num_local_experts": 3, "intermediate_size_mlp": 13})";
 constexpr const char* kMegatronMixtral = R"({"model_type": "mixtral", "hidden_size": 24, "num_hidden_layers": 2,
   "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 12, "vocab_size": 512,
   "num_local_experts": 4, "num_experts_per_tok": 2})";
@@ -84,12 +94,22 @@ constexpr void lora(Recipe& r) {
   r.rank = 3;
 }
 
+constexpr void dora(Recipe& r) {
+  lora(r);
+  r.dora = true;
+}
+
 constexpr void qlora(Recipe& r, std::uint64_t fsdp) {
   r.method = Method::qlora;
   r.precision = Precision::bf16;
   r.prepare_kbit = false;
   r.rank = 3;
   r.fsdp = fsdp;
+}
+
+constexpr void offloaded(Recipe& r, std::uint64_t fsdp) {
+  r.fsdp = fsdp;
+  r.offload = Offload::params;
 }
 
 constexpr void native(Recipe& r) {
@@ -593,6 +613,108 @@ constexpr Shared kShared[] = {
        r.fsdp = 1;
        r.grad_accum = 2;
      }},
+    {"fsdp2_dora", kOdd,
+     [](Recipe& r) {
+       dora(r);
+       r.fsdp = 2;
+     }},
+    {"fsdp1_dora", kOdd,
+     [](Recipe& r) {
+       dora(r);
+       r.fsdp = 1;
+     }},
+    {"fsdp1_dora_recomputed_accumulated", tiny::kQwen2,
+     [](Recipe& r) {
+       dora(r);
+       r.fsdp = 1;
+       r.checkpointing = Checkpointing::full;
+       r.grad_accum = 2;
+     }},
+    {"fsdp1_dora_reentrant", kOdd,
+     [](Recipe& r) {
+       dora(r);
+       r.fsdp = 1;
+       r.checkpointing = Checkpointing::full_reentrant;
+     }},
+    {"fsdp1_qdora", kOdd,
+     [](Recipe& r) {
+       qlora(r, 1);
+       r.dora = true;
+       r.offload = Offload::params;
+     }},
+    {"zero3_dora", kOdd,
+     [](Recipe& r) {
+       dora(r);
+       zero(r, 3);
+     }},
+    {"zero3_dora_nothing_persists", tiny::kQwen2,
+     [](Recipe& r) {
+       dora(r);
+       zero(r, 3);
+       r.param_persistence_threshold = 1;
+       r.checkpointing = Checkpointing::full;
+       r.grad_accum = 2;
+     }},
+    {"zero3_dora_reentrant", kOdd,
+     [](Recipe& r) {
+       dora(r);
+       zero(r, 3);
+       r.param_persistence_threshold = 1;
+       r.checkpointing = Checkpointing::full_reentrant;
+     }},
+    {"zero3_qdora", kOdd,
+     [](Recipe& r) {
+       qlora(r, 0);
+       r.dora = true;
+       zero(r, 3);
+     }},
+    {"fsdp1_offloaded", kOdd, [](Recipe& r) { offloaded(r, 1); }},
+    {"fsdp1_offloaded_kept_accumulated", tiny::kQwen2,
+     [](Recipe& r) {
+       offloaded(r, 1);
+       r.reshard_after_forward = false;
+       r.grad_accum = 2;
+       r.optimizer = Optimizer::adamw_foreach;
+     }},
+    {"fsdp1_offloaded_qlora_reentrant", kOdd,
+     [](Recipe& r) {
+       qlora(r, 1);
+       r.offload = Offload::params;
+       r.checkpointing = Checkpointing::full_reentrant;
+       r.grad_accum = 2;
+     }},
+    {"fsdp1_offloaded_lora", kOdd,
+     [](Recipe& r) {
+       lora(r);
+       offloaded(r, 1);
+       r.optimizer = Optimizer::adamw_forloop;
+     }},
+    {"fsdp2_offloaded", kOdd, [](Recipe& r) { offloaded(r, 2); }},
+    {"fsdp2_offloaded_accumulated", tiny::kTied,
+     [](Recipe& r) {
+       offloaded(r, 2);
+       r.grad_accum = 2;
+       r.optimizer = Optimizer::sgd_momentum;
+     }},
+    {"fsdp2_offloaded_qlora", kOdd,
+     [](Recipe& r) {
+       qlora(r, 2);
+       r.offload = Offload::params;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"fsdp2_offloaded_torchtitan", kOdd,
+     [](Recipe& r) {
+       r.stack = Stack::torchtitan;
+       r.attention = Attention::sdpa;
+       offloaded(r, 2);
+       r.units = Units::titan;
+     }},
+    {"tp2_fsdp2_offloaded", kCuttable,
+     [](Recipe& r) {
+       tensor(r, 2);
+       sharded(r);
+       r.offload = Offload::params;
+     }},
     {"zero1", kOdd, [](Recipe& r) { zero(r, 1); }},
     {"zero1_overlapping", kOdd,
      [](Recipe& r) {
@@ -637,6 +759,25 @@ constexpr Shared kShared[] = {
        zero(r, 3);
        r.param_persistence_threshold = 1;
        r.checkpointing = Checkpointing::full;
+     }},
+    {"zero3_experts_with_sinks", kGptOss,
+     [](Recipe& r) {
+       zero(r, 3);
+       r.attention = Attention::eager;
+       r.param_persistence_threshold = 1;
+     }},
+    {"zero3_experts_read_router", kDeepseek2,
+     [](Recipe& r) {
+       zero(r, 3);
+       r.param_persistence_threshold = 1;
+       r.checkpointing = Checkpointing::full;
+       r.grad_accum = 2;
+     }},
+    {"zero3_every_expert", kLlama4,
+     [](Recipe& r) {
+       zero(r, 3);
+       r.param_persistence_threshold = 1;
+       r.checkpointing = Checkpointing::full_reentrant;
      }},
     {"zero3_accumulated", tiny::kQwen2,
      [](Recipe& r) {
@@ -819,6 +960,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   one.sequence_parallel = false;
   one.pipeline_schedule = PipelineSchedule::one_f_one_b;
   one.fsdp = one.zero = 0;
+  one.offload = Offload::none;
   if (one.stack != Stack::megatron && one.method != Method::qlora) one.precision = Precision::fp32;
   const Recipe plain;
   one.reduce_bucket_size = plain.reduce_bucket_size;
