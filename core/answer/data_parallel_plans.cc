@@ -24,12 +24,27 @@ constexpr std::uint64_t kTracedMicroBatches = 3;
 struct Engine {
   std::uint64_t zero, fsdp;
   bool reshards;
+  Offload offload = Offload::none;
 };
 constexpr std::array kEngines = {
     Engine{0, 0, true},  // DDP, or one GPU alone
-    Engine{1, 0, true}, Engine{2, 0, true}, Engine{0, 2, false}, Engine{0, 1, false},
-    Engine{0, 2, true}, Engine{0, 1, true}, Engine{3, 0, true},
+    Engine{1, 0, true},
+    Engine{2, 0, true},
+    Engine{0, 2, false},
+    Engine{0, 1, false},
+    Engine{0, 2, true},
+    Engine{0, 1, true},
+    Engine{3, 0, true},
+    Engine{2, 0, true, Offload::optimizer},
+    Engine{3, 0, true, Offload::optimizer},
+    Engine{0, 2, true, Offload::params},
+    Engine{0, 1, true, Offload::params},
+    Engine{3, 0, true, Offload::params},
 };
+
+bool on_host(const Engine& engine) {
+  return engine.offload != Offload::none;
+}
 
 // What the recipe would be on one GPU of the stack: everything that has to do with many of them is the search's own.
 Recipe alone(const Recipe& open) {
@@ -81,13 +96,15 @@ struct ShardedChoice {
   StepTime time{};
 };
 
+// What the host's bus and its processor take of a step is not computed: such plans come last.
 bool ends_earlier(const ShardedChoice& a, const ShardedChoice& b) {
+  if (on_host(a.engine) != on_host(b.engine)) return on_host(b.engine);
   if (a.time.seconds() != b.time.seconds()) return a.time.seconds() < b.time.seconds();
   return a.time.data_bytes < b.time.data_bytes;
 }
 
 bool same(const Engine& a, const Engine& b) {
-  return a.zero == b.zero && a.fsdp == b.fsdp && a.reshards == b.reshards;
+  return a.zero == b.zero && a.fsdp == b.fsdp && a.reshards == b.reshards && a.offload == b.offload;
 }
 
 bool keeps_more(const ShardedChoice& a, const ShardedChoice& than) {
@@ -117,7 +134,11 @@ class ShardedSearch {
     if (question_.global_batch % question_.gpus != 0) return;
     const std::uint64_t each = question_.global_batch / question_.gpus;
     for (const Engine& engine : kEngines) {
-      if (question_.gpus == 1 && !same(engine, kEngines.front())) continue;
+      // DeepSpeed alone offloads on one GPU, too: the optimizer from stage 2, parameters from stage 3.
+      const bool of_one = engine.zero == (engine.offload == Offload::params ? 3 : 2) && on_host(engine);
+      if (question_.gpus == 1 && !same(engine, kEngines.front()) && !of_one) continue;
+      if (question_.keep == PlanQuestion::Keep::on_gpu && on_host(engine)) continue;
+      if (question_.keep == PlanQuestion::Keep::on_host && !on_host(engine)) continue;
       for (std::uint64_t batch = std::min(each, kMostMicroBatch); batch > 0; --batch) {
         if (each % batch != 0) continue;
         for (const Checkpointing checkpointing : kCheckpoints)
@@ -135,13 +156,14 @@ class ShardedSearch {
       if (!least.ok()) return least.problem();
       if (!found_.complete) break;
       if (least.value() == 0 || !is_news(found_, least.value())) continue;
-      const Result<Bytes> allocated = allocated_if_it_fits(choice);
-      if (!allocated.ok()) return allocated.problem();
+      const Result<Needs> needs = needs_if_it_fits(choice);
+      if (!needs.ok()) return needs.problem();
       if (!found_.complete) break;
-      if (allocated.value() == 0) {
+      const auto [allocated, host] = needs.value();
+      if (allocated == 0) {
         refuted_.push_back(choice);
-      } else if (is_news(found_, allocated.value())) {
-        found_.plans.push_back({recipe_of(choice), choice.time, allocated.value()});
+      } else if (is_news(found_, allocated)) {
+        found_.plans.push_back({recipe_of(choice), choice.time, allocated, host});
         shown_.push_back(choice);
       }
     }
@@ -150,6 +172,9 @@ class ShardedSearch {
 
  private:
   static constexpr std::array kCheckpoints = {Checkpointing::none, Checkpointing::full};
+  struct Needs {
+    Bytes allocated = 0, host = 0;
+  };
 
   Recipe recipe_of(const ShardedChoice& c) const {
     Recipe r = base_;
@@ -160,6 +185,9 @@ class ShardedSearch {
     r.zero = c.engine.zero;
     r.fsdp = c.engine.fsdp;
     r.reshard_after_forward = c.engine.reshards;
+    r.offload = c.engine.offload;
+    const bool torch_adamw = r.optimizer == Optimizer::adamw_foreach || r.optimizer == Optimizer::adamw_forloop;
+    if (r.zero != 0 && on_host(c.engine) && torch_adamw) r.optimizer = Optimizer::adamw_fused;  // DeepSpeedCPUAdam
     if (r.dp > 1 && r.zero == 0 && r.fsdp == 0) r.ddp_bucket_view = open_.ddp_bucket_view;
     adapt_precision(r, open_);
     return r;
@@ -192,37 +220,39 @@ class ShardedSearch {
     for (const Lean& known : leanest_) {
       if (same(known.engine, engine)) return known.bytes;
     }
-    const Result<Bytes> allocated = allocated_if_it_fits({engine, 1, Checkpointing::full, {}});
-    if (!found_.complete) return allocated;
-    leanest_.push_back({engine, allocated.ok() ? allocated.value() : 1});  // refused by itself: nothing is known
+    const Result<Needs> needs = needs_if_it_fits({engine, 1, Checkpointing::full, {}});
+    if (!found_.complete) return Bytes{0};
+    leanest_.push_back({engine, needs.ok() ? needs.value().allocated : 1});  // refused by itself: nothing is known
     return leanest_.back().bytes;
   }
 
   // Partitions of ZeRO-1 and 2 differ: the last rank's gradients come first, when most activations are still there. All
   // other ranks are alike. 0: it does not fit.
-  Result<Bytes> allocated_if_it_fits(const ShardedChoice& choice) {
+  Result<Needs> needs_if_it_fits(const ShardedChoice& choice) {
     Recipe recipe = recipe_of(choice);
     recipe.grad_accum = std::min(recipe.grad_accum, kTracedMicroBatches);
-    if (floor_of(recipe) > usable_) return Bytes{0};
+    if (floor_of(recipe) > usable_) return Needs{};
     if (found_.traced == kMostShardedTraced) {
       found_.complete = false;
-      return Bytes{0};
+      return Needs{};
     }
     ++found_.traced;
-    Bytes most = 0;
+    Needs most;
     const bool differ = recipe.zero == 1 || recipe.zero == 2;
     for (std::uint64_t rank = 0; rank < recipe.dp; rank += std::max<std::uint64_t>(recipe.dp - 1, 1)) {
       const Result<RankRun> run = run_rank(config_, recipe, rank);
       if (!run.ok()) return run.problem();
-      if (!run.value().fits) return Bytes{0};
-      most = std::max(most, run.value().replay.peak_allocated_bytes);
+      if (!run.value().fits) return Needs{};
+      most.allocated = std::max(most.allocated, run.value().replay.peak_allocated_bytes);
+      most.host = std::max(most.host, run.value().host_bytes);
       if (!differ) break;
     }
     return most;
   }
 
-  // Weights, or this rank's share of them: no plan needs less.
+  // Weights, or this rank's share of them: no plan needs less that does not offload them.
   Bytes floor_of(const Recipe& r) const {
+    if (r.offload == Offload::params) return 0;
     const bool whole = r.fsdp == 0 && r.zero != 3;
     const Bytes each = r.precision == Precision::bf16 || r.zero != 0 ? 2 : 4;
     return models_.front().weight_bytes(each) / (whole ? 1 : r.dp);

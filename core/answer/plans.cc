@@ -73,7 +73,8 @@ Result<Cards> find_cards(const ModelConfig& config, const Recipe& recipe, const 
     row.method = method;
     const Recipe changed = with_method(recipe, method);
     for (std::uint64_t gpus = 1; gpus <= cards.most && row.gpus == 0; gpus *= 2) {
-      const Result<Plans> found = find_data_parallel_plans(config, changed, {gpus, question.global_batch, {}, 1});
+      const Result<Plans> found =
+          find_data_parallel_plans(config, changed, {gpus, question.global_batch, {}, 1, PlanQuestion::Keep::on_gpu});
       if (!found.ok()) return found.problem();
       if (found.value().valid == 0 && !found.value().left_out.empty())
         row.problem = found.value().left_out.front().problem;
@@ -81,6 +82,13 @@ Result<Cards> find_cards(const ModelConfig& config, const Recipe& recipe, const 
       row.gpus = gpus;
       row.plan = found.value().plans.front();
       row.problem.reset();
+    }
+    const std::uint64_t enough = row.gpus == 0 ? times(cards.most, 2) : row.gpus;
+    for (std::uint64_t gpus = 1; gpus < enough && !row.offloaded; gpus *= 2) {
+      const Result<Plans> found =
+          find_data_parallel_plans(config, changed, {gpus, question.global_batch, {}, 1, PlanQuestion::Keep::on_host});
+      if (!found.ok()) return found.problem();
+      if (!found.value().plans.empty()) row.offloaded = found.value().plans.front();
     }
   }
   return cards;
@@ -98,9 +106,18 @@ void write_machine(JsonWriter& out, const Links& links, const Bounds& bounds) {
 void write_plan(JsonWriter& out, const Plan& plan) {
   out.begin_object().key("time");
   write_step_time(out, plan.time);
-  out.member("allocated_bytes", plan.allocated_bytes).key("recipe");
+  out.member("allocated_bytes", plan.allocated_bytes).member("host_bytes", plan.host_bytes).key("recipe");
   write_recipe(out, plan.recipe);
   out.end_object();
+}
+
+void write_optional_plan(JsonWriter& out, const char* key, const std::optional<Plan>& plan) {
+  out.key(key);
+  if (plan) {
+    write_plan(out, *plan);
+  } else {
+    out.null();
+  }
 }
 
 }  // namespace
@@ -134,12 +151,8 @@ std::string write_cards(const Cards& cards, const PlanQuestion& question, const 
     named.method = row.method;
     out.begin_object().member("method", recipe_value(named, "method")).key("gpus");
     row.gpus != 0 ? out.value(row.gpus) : out.null();
-    out.key("plan");
-    if (row.plan) {
-      write_plan(out, *row.plan);
-    } else {
-      out.null();
-    }
+    write_optional_plan(out, "plan", row.plan);
+    write_optional_plan(out, "offloaded", row.offloaded);
     out.key("problem");
     if (row.problem) {
       write_problem(out, *row.problem);

@@ -4,7 +4,8 @@
 // of the time of a step; from the front on each is traced, as a report is, until enough of them fit. One that does not
 // fit speaks for all that need more in every respect.
 // `megatron`: tensor, pipeline, context, expert and data parallelism, micro-batch, schedule and recomputation. `hf`:
-// DDP, FSDP and DeepSpeed's ZeRO as accelerate drives them, micro-batch against accumulation, checkpointing.
+// DDP, FSDP and DeepSpeed's ZeRO as accelerate drives them, micro-batch against accumulation, checkpointing; and behind
+// all of these the same with the optimizer, or parameters as well, in host memory.
 #pragma once
 
 #include <optional>
@@ -21,12 +22,15 @@ struct PlanQuestion {
   std::uint64_t global_batch = 64;  // sequences a step
   std::optional<Stack> stack = {};  // nullopt: the recipe's own, or `hf` where that is not searched
   std::size_t wanted = 8;           // plans that are shown
+  enum class Keep : std::uint8_t { gpu_first, on_gpu, on_host };
+  Keep keep = Keep::gpu_first;  // plans without offloading and then those with it; or only either
 };
 
 struct Plan {
   Recipe recipe;
   StepTime time;
   Bytes allocated_bytes = 0;  // of the stage that needs most
+  Bytes host_bytes = 0;       // of its process, where something is offloaded: the time is then without the host's part
 };
 
 // Combinations that are left out, by the reason that the first of them was refused for.
@@ -55,6 +59,7 @@ struct CardsOf {
   std::uint64_t gpus = 0;  // 0: on none that were tried
   std::optional<Plan> plan;
   std::optional<Problem> problem;  // why nothing could be tried
+  std::optional<Plan> offloaded;   // on fewer cards, with states or parameters in host memory
 };
 
 struct Cards {

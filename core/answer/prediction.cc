@@ -94,9 +94,16 @@ Replay replay_peaks(const Trace& trace, const Recipe& recipe) {
   return replay(trace, {.allocator = allocator_options(recipe), .record_samples = false});
 }
 
+Bytes host_bytes(const Trace& trace) {
+  Bytes sum = 0;
+  for (const HostLine& line : host_ledger(trace))
+    sum = plus(sum, line.bytes);
+  return sum;
+}
+
 Result<RankRun> run_trace(const Result<Trace>& trace, const Recipe& recipe) {
   if (!trace.ok()) return trace.problem();
-  RankRun run{replay_peaks(trace.value(), recipe), false};
+  RankRun run{replay_peaks(trace.value(), recipe), false, host_bytes(trace.value())};
   run.fits = fits(trace.value(), run.replay, recipe, *find_gpu(recipe.gpu));
   return run;
 }

@@ -73,6 +73,7 @@ Result<Weighed> weigh(const ModelConfig& config, const Recipe& recipe);
 struct RankRun {
   Replay replay;
   bool fits = false;
+  Bytes host_bytes = 0;  // that its process keeps in host memory
 };
 Result<RankRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage);
 Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank);

@@ -195,6 +195,36 @@ TEST(DataParallelPlans, WhatIsRefusedIsLeftOutByItsReason) {
   EXPECT_FALSE(found.value().plans.empty());
 }
 
+// 8 billion parameters in 16 bits, their gradients and fp32 states: too much for two cards of 40 GiB, and for one.
+TEST(DataParallelPlans, OffloadedOnesComeLastWithTheirHostMemory) {
+  Recipe small = bf16(1024);
+  small.precision = Precision::amp_bf16;
+  small.memory_limit_bytes = 40 * kGiB;
+  small.optimizer = Optimizer::adamw_foreach;
+  const ModelConfig config = llama_3_1_8b();
+  for (const std::uint64_t gpus : {1u, 2u, 8u}) {
+    const Result<Plans> found = find_plans(config, small, {.gpus = gpus, .global_batch = 8});
+    ASSERT_TRUE(found.ok());
+    ASSERT_FALSE(found.value().plans.empty()) << gpus;
+    bool offloads = false;
+    for (const Plan& plan : found.value().plans) {
+      EXPECT_TRUE(!offloads || plan.host_bytes != 0) << "behind all that need no host memory";
+      offloads = plan.host_bytes != 0;
+      EXPECT_EQ(offloads, plan.recipe.offload != Offload::none);
+      const Result<Prediction> run = predict_run(config, plan.recipe, {});
+      ASSERT_TRUE(run.ok());
+      EXPECT_EQ(run.value().verdict.answer, Answer::fits);
+      if (!offloads) continue;
+      Bytes host = 0;
+      for (const HostLine& line : host_ledger(run.value().trace))
+        host += line.bytes;
+      EXPECT_EQ(host, plan.host_bytes);
+    }
+    EXPECT_TRUE(offloads) << "the leanest of all";
+    EXPECT_EQ(found.value().plans.front().host_bytes == 0, gpus == 8) << gpus;
+  }
+}
+
 TEST(Cards, LessIsTrainedOnFewerOfThem) {
   Recipe r = bf16(4096);
   r.precision = Precision::amp_bf16;
@@ -206,12 +236,17 @@ TEST(Cards, LessIsTrainedOnFewerOfThem) {
   EXPECT_EQ(lora.gpus, 1u);
   EXPECT_EQ(qlora.gpus, 1u);
   EXPECT_EQ(full.plan->recipe.dp, full.gpus);
-  // With half of them nothing fits.
+  // With half of them nothing fits but what is offloaded.
   const Result<Plans> fewer = find_plans(llama_3_1_8b(), r, {full.gpus / 2, 16});
-  EXPECT_TRUE(fewer.value().plans.empty());
+  for (const Plan& plan : fewer.value().plans)
+    EXPECT_NE(plan.recipe.offload, Offload::none);
+  ASSERT_TRUE(full.offloaded);
+  EXPECT_LT(full.offloaded->recipe.dp, full.gpus);
+  EXPECT_NE(full.offloaded->host_bytes, 0u);
+  EXPECT_FALSE(lora.offloaded) << "one card is enough";
 }
 
-// Answer.AI's and PEFT's question: a 70B model on cards of 24 GB. (They get it onto two, with weights in host memory.)
+// Answer.AI's and PEFT's question: a 70B model on cards of 24 GB. They get it onto two, with weights in host memory.
 TEST(Cards, SeventyBillionsInFourBitsTakeSomeCardsOf24Gigabytes) {
   Recipe r = bf16(1024);
   r.gpu = "rtx4090-24gb";
@@ -229,6 +264,10 @@ TEST(Cards, SeventyBillionsInFourBitsTakeSomeCardsOf24Gigabytes) {
   EXPECT_FALSE(full.plan);
   EXPECT_EQ(qlora.gpus, 4u);
   EXPECT_NE(qlora.plan->recipe.fsdp + qlora.plan->recipe.zero, 0u);
+  ASSERT_TRUE(qlora.offloaded);
+  EXPECT_EQ(qlora.offloaded->recipe.dp, 2u);
+  EXPECT_EQ(qlora.offloaded->recipe.offload, Offload::params);
+  EXPECT_GT(qlora.offloaded->host_bytes, 15 * kGiB) << "half of 35 GB, each";
 }
 
 TEST(Cards, TheDoorAnswersWithTheSame) {

@@ -16,7 +16,7 @@ type Field = keyof typeof MOST;
 const CUTS = ['tp', 'pp', 'cp', 'dp'] as const;
 const SHOWN = [...CUTS, 'ep'] as const; // experts are spread over the same GPUs once more
 // What of the recipe another answer depends on. Who shards what, the micro-batch and recomputation are the search's own.
-const OWN: ReadonlySet<string> = new Set(['stack', 'dp', 'tp', 'pp', 'cp', 'ep', 'etp', 'batch', 'grad_accum', 'micro_batches', 'checkpointing', 'zero', 'fsdp', 'reshard_after_forward', 'sequence_parallel',
+const OWN: ReadonlySet<string> = new Set(['stack', 'dp', 'tp', 'pp', 'cp', 'ep', 'etp', 'batch', 'grad_accum', 'micro_batches', 'checkpointing', 'zero', 'fsdp', 'offload', 'reshard_after_forward', 'sequence_parallel',
   'pipeline_schedule', 'ddp_bucket_view', 'precision', 'autocast', 'param_dtype', 'loss']);
 const PARTS = ['compute', 'tensor', 'context', 'pipeline', 'bubble', 'data'] as const;
 
@@ -122,10 +122,12 @@ export class PlansView extends LedgerElement {
   private cardsView(found: Cards): TemplateResult {
     const { i18n } = this;
     const none = i18n.t('plans.cards.none', { most: i18n.format.count(found.most) });
-    return html`${this.table(i18n.t('plans.cards.table'), i18n.t('plans.method'), found.methods.map(({ method, gpus, plan, problem }) => {
+    return html`${this.table(i18n.t('plans.cards.table'), i18n.t('plans.method'), found.methods.map(({ method, gpus, plan, offloaded, problem }) => {
       const name = i18n.t(`method.${method}`);
-      if (plan && gpus) return this.row(`${name}: ${gpus === 1 ? '' : `${i18n.t('plans.on', { n: i18n.format.count(gpus) })}, `}${this.cut(plan.recipe)}`, plan, found);
-      return html`<tr><th scope="row">${name}</th><td colspan="6">${problem ? html`<ml-problem .i18n=${i18n} .problem=${problem}></ml-problem>` : none}</td></tr>`;
+      const on = (n: number, of: Plan): TemplateResult => this.row(`${name}: ${n === 1 ? '' : `${i18n.t('plans.on', { n: i18n.format.count(n) })}, `}${this.cut(of.recipe)}`, of, found);
+      const less = offloaded ? on(Number(offloaded.recipe['dp']), offloaded) : nothing; // on fewer cards
+      if (plan && gpus) return html`${on(gpus, plan)}${less}`;
+      return html`${less}<tr><th scope="row">${name}</th><td colspan="6">${problem ? html`<ml-problem .i18n=${i18n} .problem=${problem}></ml-problem>` : none}</td></tr>`;
     }))}<p class="small soft">${this.hint(found)}</p>`;
   }
 
@@ -143,7 +145,11 @@ export class PlansView extends LedgerElement {
   // Megatron's cuts, or who shards what among all of them.
   private cut(recipe: Recipe): string {
     const { i18n } = this;
-    if (recipe['stack'] !== 'megatron') return Number(recipe['dp']) > 1 ? this.sharding(recipe) : i18n.t('plans.on.one');
+    if (recipe['stack'] !== 'megatron') {
+      const offload = String(recipe['offload']), parts = [Number(recipe['dp']) > 1 || offload !== 'none' ? this.sharding(recipe) : i18n.t('plans.on.one')];
+      if (offload === 'optimizer' || offload === 'params') parts.push(i18n.t(`plans.offload.${offload}`));
+      return parts.join(', ');
+    }
     const parts = SHOWN.filter((key) => Number(recipe[key]) > 1).map((key) => i18n.t(`plans.cut.${key}`, { n: i18n.format.count(Number(recipe[key])) }));
     if (parts.length === 0) parts.push(i18n.t('plans.on.one'));
     if (recipe['pipeline_schedule'] === 'interleaved') parts.push(i18n.t('plans.interleaved'));
@@ -156,15 +162,15 @@ export class PlansView extends LedgerElement {
     return `FSDP${recipe['fsdp']}${recipe['reshard_after_forward'] ? '' : `, ${this.i18n.t('plans.kept')}`}`;
   }
 
-  private row(cut: string, { time, allocated_bytes: peak, recipe }: Plan, { measured_over_computed: [low, high] }: Plans | Cards): TemplateResult {
+  private row(cut: string, { time, allocated_bytes: peak, host_bytes: host, recipe }: Plan, { measured_over_computed: [low, high] }: Plans | Cards): TemplateResult {
     const { i18n } = this;
     const micro = i18n.format.count(Number(recipe['micro_batches']) * Number(recipe['grad_accum']));
     const second = (value: number): string => Number(value.toPrecision(2)).toLocaleString(i18n.lang);
     return html`<tr><th scope="row">${cut}</th>
       <td>${i18n.t('plans.micro.of', { count: micro, batch: i18n.format.count(Number(recipe['batch'])) })}</td><td>${String(recipe['checkpointing'])}</td>
-      <td class="right" title=${this.parts(time)}>${i18n.t('plans.seconds', { low: second(time.seconds * low), high: second(time.seconds * high) })}</td>
+      <td class="right" title=${this.parts(time)}>${host > 0 ? i18n.t('plans.seconds.host', { low: second(time.seconds * low) }) : i18n.t('plans.seconds', { low: second(time.seconds * low), high: second(time.seconds * high) })}</td>
       <td class="right">${i18n.bytes(time.tensor_bytes + time.context_bytes + time.pipeline_bytes + time.data_bytes)}</td>
-      <td class="right" title=${i18n.format.exact(peak)}>${i18n.bytes(peak)}</td>
+      <td class="right" title=${i18n.format.exact(peak)}>${i18n.bytes(peak)}${host > 0 ? html`<br /><span class="small soft">${i18n.t('plans.host', { size: i18n.bytes(host) })}</span>` : nothing}</td>
       <td class="right"><button type="button" aria-label=${i18n.t('plans.apply.this', { plan: cut })} @click=${() => this.apply(recipe)}>${i18n.t('plans.apply')}</button></td></tr>`;
   }
 

@@ -50,6 +50,7 @@ export interface StepTime {
 export interface Plan {
   readonly time: StepTime;
   readonly allocated_bytes: Bytes; // of the rank that needs most
+  readonly host_bytes: Bytes; // of one GPU's process, where something is offloaded: the time is then without the host's part
   readonly recipe: Recipe; // every key, resolved
 }
 
@@ -77,7 +78,7 @@ export interface Plans extends Timed {
 export interface Cards extends Timed {
   readonly about: 'cards';
   readonly most: number; // cards that were tried
-  readonly methods: readonly { readonly method: 'full' | 'lora' | 'qlora'; readonly gpus: number | null; readonly plan: Plan | null; readonly problem: Problem | null }[];
+  readonly methods: readonly { readonly method: 'full' | 'lora' | 'qlora'; readonly gpus: number | null; readonly plan: Plan | null; readonly offloaded: Plan | null; readonly problem: Problem | null }[];
 }
 
 export type Advice = Changes | Solution | Plans | Cards;
