@@ -227,9 +227,9 @@ constexpr Reason kReasons[] = {
     {"plain_stack_has_a_loss_of_its_own", "a plain stack ends in a mean of squares; loss belongs to language models"},
     {"loss_needs_two_tokens", "this loss drops the last position, so a sequence needs at least 2 tokens"},
     {"liger_not_modelled",
-     "Liger-Kernel's norms, rotary embedding and SwiGLU are modelled in the stacks hf and hf-4 for Llama, Mistral, "
-     "Qwen "
-     "2, Qwen 3, Granite and SmolLM3; switch liger off (its loss, loss = fused_linear, is a setting of its own)"},
+     "Liger-Kernel's norms, rotary embedding and gated MLPs are modelled in the stacks hf and hf-4 for Llama, Mistral, "
+     "Qwen 2, Qwen 3, Granite, SmolLM3, Phi-3, OLMo 2 and text models of Gemma, where whole heads are turned; switch "
+     "liger off (its loss, loss = fused_linear, is a setting of its own)"},
     {"liger_writes_over_what_is_kept",
      "Liger-Kernel writes gradients over tensors that selective checkpointing keeps; use checkpointing none or full"},
     {"compile_not_modelled", "torch.compile is modelled for the torchtitan stacks and torchtune alone"},

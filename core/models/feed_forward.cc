@@ -37,22 +37,23 @@ Tensor gated_by(Tensor (*kernel)(const Tensor& gate, const Tensor& up), const Fe
 }
 
 // transformers models/llama/modeling_llama.py, LlamaMLP: down(act(gate(x)) * up(x)); Liger-Kernel
-// transformers/swiglu.py, LigerSwiGLUMLP.
+// transformers/{swiglu,geglu}.py, LigerSwiGLUMLP and LigerGEGLUMLP.
 Tensor gated(const FeedForward& m, const Tensor& x) {
-  if (m.liger) return gated_by(liger::silu_mul, m, x);
+  if (m.liger) return gated_by(m.act == Act::silu ? liger::silu_mul : liger::gelu_mul, m, x);
   if (m.compiled) return gated_by(compiled::swiglu, m, x);
   Tensor product = activate(m.act, m.gate.forward(x));
   product = product * m.up.forward(x);
   return m.down.forward(product);
 }
 
-// transformers models/phi3/modeling_phi3.py, Phi3MLP: both halves are views of one product.
+// transformers models/phi3/modeling_phi3.py, Phi3MLP: both halves are views of one product; LigerPhi3SwiGLUMLP.
 Tensor gated_fused(const FeedForward& m, const Tensor& x) {
   Tensor up_states = m.up.forward(x);
   const Dim half{up_states.dim(-1).size / 2, Sym::ffn};
   Parts parts = split(up_states, -1, half, 2);
   const Tensor gate = std::move(parts[0]);
   up_states = std::move(parts[1]);
+  if (m.liger) return m.down.forward(liger::silu_mul(gate, up_states));
   up_states = up_states * activate(m.act, gate);
   return m.down.forward(up_states);
 }
@@ -104,7 +105,7 @@ FeedForward FeedForward::make(ModuleBuilder& builder, const std::string& path, c
   mlp.feed = config.style.feed;
   mlp.act = config.act;
   mlp.dropout = config.residual_dropout;
-  mlp.liger = builder.liger();
+  mlp.liger = builder.liger().on;
   const Product product = product_of(config);
   if (mlp.feed == Feed::gated) mlp.gate = Linear::make(builder, at, names.gate, hidden, width, config.mlp_bias);
   if (mlp.feed == Feed::gated_fused) {

@@ -20,7 +20,7 @@ struct FeedForward {
   Feed feed = Feed::gated;
   Act act = Act::silu;
   double dropout = 0;     // of the result
-  bool liger = false;     // LigerSwiGLUMLP in its place
+  bool liger = false;     // Liger's fused kernel in its place
   bool compiled = false;  // gated only: silu and the product are one kernel
   Linear gate;            // gated only
   Linear up;              // gated_fused: gate and up side by side

@@ -69,11 +69,20 @@ UnitId unit_of(const ModelOptions& options, std::size_t layer) {
   return kFirstLayerUnit + static_cast<UnitId>(plus(options.units_before, layer));
 }
 
+// Liger-Kernel transformers/monkey_patch.py, _patch_rms_norm_module of each family. OLMo 2's last norm is in_place.
+Liger liger_of(const ModelConfig& config, const ModelOptions& options) {
+  const std::string& type = config.model_type;
+  const bool gemma3 = type == "gemma3_text";
+  return {.on = options.liger,
+          .norms_in_place = type != "gemma2" && !gemma3 && type != "olmo2",
+          .norms_of_heads = gemma3};
+}
+
 }  // namespace
 
 Llama::Llama(Tape& tape, const ModelConfig& config, const ModelOptions& options)
     : config_(config), dims_(dims_of(config, options)), options_(options), names_(names_of(config)) {
-  ModuleBuilder builder(tape, options.weights, options.linears, options.units, options.liger);
+  ModuleBuilder builder(tape, options.weights, options.linears, options.units, liger_of(config, options));
   build(builder);
   trainable_ = builder.take_trainable();
 }
@@ -116,6 +125,7 @@ void Llama::build(ModuleBuilder& builder) {
     }
     builder.open(kHeadUnit);
     norm_ = Norm::make(builder, base, names_.final_norm, config.style.norm, dims_.h, config.rms_norm_eps);
+    if (config.model_type == "olmo2") norm_.liger_in_place = true;
     if (config.style.position == Position::rotary && !has_old_code(config))
       rotary_emb_ = RotaryEmbedding::make(tape, config, config.rope_theta, true, dims_);
     if (config.rope_local_theta != 0)

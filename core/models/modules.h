@@ -27,10 +27,17 @@ struct LinearPolicy {
   bool adapts(std::string_view name) const;  // of a module, with those around it or without
 };
 
+// Liger-Kernel's modules in the place of a family's, as Trainer patches a model that is there already.
+struct Liger {
+  bool on = false;
+  bool norms_in_place = true;   // the layers' norms
+  bool norms_of_heads = false;  // those of queries and keys, too
+};
+
 // Creates a model's parameters in the framework's order and remembers those that are trained.
 class ModuleBuilder {
  public:
-  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {}, ParameterUnits* units = nullptr, bool liger = false)
+  ModuleBuilder(Tape& tape, DType dtype, LinearPolicy policy = {}, ParameterUnits* units = nullptr, Liger liger = {})
       : tape_(tape), dtype_(dtype), policy_(std::move(policy)), units_(units), liger_(liger) {}
 
   void open(UnitId unit) {
@@ -81,7 +88,7 @@ class ModuleBuilder {
 
   Tape& tape() { return tape_; }
   // Whether Liger-Kernel's modules take the place of those that it has a replacement for.
-  bool liger() const { return liger_; }
+  const Liger& liger() const { return liger_; }
   const LinearPolicy& policy() const { return policy_; }
   std::vector<Tensor> take_trainable() { return std::move(trainable_); }
 
@@ -97,7 +104,7 @@ class ModuleBuilder {
   ParameterUnits* units_;
   std::vector<Tensor> trainable_;
   bool without_adapters_ = false, frozen_ = false;
-  bool liger_;
+  Liger liger_;
 };
 
 // module(input): forward(input) between the hooks of whoever has the module's parameters (trace/module_hooks.h).

@@ -11,9 +11,13 @@ Tensor over_rms(const Tensor& x, double eps) {
   return x * rsqrt(variance + eps);
 }
 
+Tensor rms_liger(const Norm& norm, const Tensor& x) {
+  const bool gemma = norm.kind == NormKind::rms_gemma;
+  return liger::rms_norm(x, norm.weight, {.eps = norm.eps, .in_place = norm.liger_in_place, .gemma = gemma});
+}
+
 // transformers models/llama/modeling_llama.py, LlamaRMSNorm.
 Tensor rms(const Norm& norm, const Tensor& x) {
-  if (norm.liger) return liger::rms_norm(x, norm.weight, norm.eps);
   Tensor hidden = to(x, DType::f32);
   hidden = over_rms(hidden, norm.eps);
   return norm.weight * to(hidden, x.dtype());
@@ -75,7 +79,8 @@ Norm Norm::make(ModuleBuilder& builder, const std::string& path, const char* nam
   norm.name = name;
   norm.kind = kind;
   norm.eps = eps;
-  norm.liger = builder.liger();
+  norm.liger = builder.liger().on;
+  norm.liger_in_place = builder.liger().norms_in_place;
   if (kind == NormKind::bare) return norm;
   norm.weight = builder.parameter(path + name, {size}, Parameter::Role::norm);
   if (kind == NormKind::layer) norm.bias = builder.parameter(path + name, {size}, Parameter::Role::bias, "bias");
@@ -85,7 +90,7 @@ Norm Norm::make(ModuleBuilder& builder, const std::string& path, const char* nam
 Tensor Norm::forward(const Tensor& x) const {
   constexpr Tensor (*kForward[])(const Norm&, const Tensor&) = {rms, rms_gemma, rms_late, layer, cohere, bare, rms_t5};
   const Tape::Scope scope(x.tape(), name);
-  const auto forward = kForward[static_cast<std::size_t>(kind)];
+  const auto forward = liger ? rms_liger : kForward[static_cast<std::size_t>(kind)];
   return call_module(this, {&weight, &bias}, x, [&](const Tensor& seen) { return forward(*this, seen); });
 }
 

@@ -44,7 +44,7 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
   attention.name = names.attention;
   attention.projections = c.style.projections;
   attention.rotary = rotary_style(c);
-  attention.liger_rope = builder.liger();
+  attention.liger_rope = builder.liger().on;
   attention.options = {c.attention_scale, c.attention_dropout, c.attention_softcap, c.model_type != "llama4_text"};
   attention.dropout = c.model_type == "stablelm" ? 0 : c.residual_dropout;  // StableLM drops after the MLP alone
   attention.l2_norm = c.qk_l2_norm;
@@ -86,8 +86,8 @@ SelfAttention SelfAttention::make(ModuleBuilder& builder, const std::string& pat
     attention.q_norm = Norm::make(builder, at, names.q_norm, c.style.norm, n.d, c.rms_norm_eps);
     attention.k_norm = Norm::make(builder, at, names.k_norm, c.style.norm, n.d, c.rms_norm_eps);
   }
-  // Trainer patches the modules of a model that was made already, and of those not these.
-  if (attention.q_norm) attention.q_norm->liger = attention.k_norm->liger = false;
+  const bool liger_norms = builder.liger().on && builder.liger().norms_of_heads;
+  if (attention.q_norm) attention.q_norm->liger = attention.k_norm->liger = liger_norms;
   return attention;
 }
 

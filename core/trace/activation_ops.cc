@@ -178,7 +178,7 @@ Tensor fused_rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return rms_norm_by(x.tape().node(rms_norm_rule, {&x, &weight}), x, weight, eps);
 }
 
-Tensor rms_norm_by(Node* node, const Tensor& x, const Tensor& weight, double eps) {
+Tensor rms_norm_by(Node* node, const Tensor& x, const Tensor& weight, double eps, std::int64_t offset) {
   Tape& tape = x.tape();
   tape.save(node, x);
   tape.save(node, weight);
@@ -186,7 +186,7 @@ Tensor rms_norm_by(Node* node, const Tensor& x, const Tensor& weight, double eps
   Shape rows = x.shape();
   rows.set_last({1, Sym::none});
   const Tensor rstd = tape.empty(OpKind::rms_norm, rows, x.dtype() == DType::f64 ? DType::f64 : DType::f32);
-  tape.run(OpKind::rms_norm, {&x, &weight}, {&result, &rstd}, {eps, {}});
+  tape.run(OpKind::rms_norm, {&x, &weight}, {&result, &rstd}, {eps, {offset, 0}});
   tape.save(node, rstd);
   tape.attach(node, result);
   return result;

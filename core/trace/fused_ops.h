@@ -16,9 +16,9 @@ struct Normed {
 // Saved: the sum, rstd, weight. Backward adds the two gradients of the sum as it writes them.
 Normed add_rms_norm(const Tensor& residual, const Tensor& x, const Tensor& weight, double eps);
 
-// RMSNorm in one kernel, for a node whose rule is the caller's: x [.., h] * rstd * weight in x's dtype. Saved: x,
-// weight, rstd.
-Tensor rms_norm_by(Node* node, const Tensor& x, const Tensor& weight, double eps);
+// RMSNorm in one kernel, for a node whose rule is the caller's: x [.., h] * rstd * (offset + weight) in x's dtype.
+// Saved: x, weight, rstd.
+Tensor rms_norm_by(Node* node, const Tensor& x, const Tensor& weight, double eps, std::int64_t offset = 0);
 
 // Rotary embedding of x [b, s, n, d], in x's memory; no tables, cosine and sine are computed where they are used.
 Tensor rope_inplace(const Tensor& x, const Tensor& inverse_frequencies);

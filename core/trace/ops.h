@@ -86,8 +86,8 @@ namespace ledger {
   X(tanh_backward, "tanh_backward")     /* out0 = in0 * (1 - in1^2); in0 gradient, in1 tanh's result */ \
   X(layer_norm, "native_layer_norm")    /* in0[..,h], perhaps weight and bias[h]; out1 = mean, out2 = 1 / sqrt(variance + a.x), both [..,1]; out0 = (in0 - out1) * out2 * weight + bias */ \
   X(layer_norm_backward, "native_layer_norm_backward") /* in gradient, x, mean, rstd, perhaps weight; out0 = dx, perhaps out1 = dweight, out2 = dbias */ \
-  X(rms_norm, "_fused_rms_norm")        /* in0[..,h], in1 = weight[h]; out1 = 1 / sqrt(mean of squares + a.x), [..,1]; out0 = in0 * out1 * in1 */ \
-  X(rms_norm_backward, "_fused_rms_norm_backward") /* in gradient, x, rstd, weight; out0 = dx, out1 = dweight */ \
+  X(rms_norm, "_fused_rms_norm")        /* in0[..,h], in1 = weight[h]; out1 = 1 / sqrt(mean of squares + a.x), [..,1]; out0 = in0 * out1 * (a.i[0] + in1) */ \
+  X(rms_norm_backward, "_fused_rms_norm_backward") /* in gradient, x, rstd, weight, to which a.i[0] is added; out0 = dx, perhaps in the gradient's place, out1 = dweight */ \
   X(silu_backward, "silu_backward")     /* out0 = in0 * d silu(x)/dx at x = in1; in0 is the gradient */ \
   /* reductions and shapes */ \
   X(mean, "mean")                       /* out0 = mean of in0 over every dimension where out0's size is 1 (same rank), or over all of it (out0 rank 0) */ \
@@ -177,7 +177,7 @@ namespace ledger {
   X(add_rms_norm, "fused_add_rms_norm") /* in0[..,h] residual, in1 = out2's view, in2 = weight[h]; in place out2 := in0 + in1, rounded; out0, out1 as rms_norm's of out2 */ \
   X(add_rms_norm_backward, "fused_add_rms_norm_backward") /* in gradient, x, rstd, weight, perhaps g = the gradient of x that came past the norm (out0's view); out0 = dx as rms_norm_backward's, plus g, perhaps out1 = dweight */ \
   X(rope, "rope_")                      /* in0 = out0's view [b,s,n,d], in1[d/2] fp32 inverse frequencies; in place each pair (i, i + d/2) turned by (a.i[1] + s) in1[i], whose cosine and sine are fp32; a.i[0] = 1: turned back */ \
-  X(swiglu, "swiglu")                   /* out0 = silu(in0) * in1, rounded once */ \
+  X(swiglu, "swiglu")                   /* out0 = silu(in0) * in1, rounded once; a.i[0] = 1: GELU's tanh form in place of silu, here and in backward */ \
   X(swiglu_backward, "swiglu_backward") /* in0 gradient, in1 gate, in2 up; out0 = dgate, out1 = dup, perhaps in the place of gate and up */ \
   X(cross_entropy_inplace, "fused_cross_entropy") /* as liger_cross_entropy; out1 in fp64 where the logits are */ \
   X(own_attention, "flash_attention")   /* as flash_attention, without random state */ \

@@ -52,13 +52,15 @@ bool leaves_gradients_out(const ModelConfig& c, const Recipe& r) {
   return c.model_type == "llava" && !r.freeze_vision_tower;
 }
 
-// Families whose norms, rotary embedding and SwiGLU Liger-Kernel replaces by the modules of trace/liger_ops.h, as its
-// transformers/monkey_patch.py has it. Others get other kernels (Gemma, OLMo 2, mixtures of experts) or none.
-constexpr std::string_view kLigerFamilies[] = {"llama", "mistral", "qwen2", "qwen3", "granite", "smollm3"};
+// Families whose norms, rotary embedding and MLP Liger-Kernel replaces by the modules of trace/liger_ops.h, as its
+// transformers/monkey_patch.py has it. Others get other kernels (mixtures of experts) or none.
+constexpr std::string_view kLigerFamilies[] = {"llama",   "mistral", "qwen2",  "qwen3",       "granite", "smollm3",
+                                               "phi3",    "olmo2",   "gemma",  "gemma2",      "gemma3_text"};
 
 bool liger_knows(const ModelConfig& c, const Recipe& r) {
   const bool stack = r.stack == Stack::hf || r.stack == Stack::hf_4;
   if (c.rotary_dim != 0) return false;  // the kernel turns whole heads
+  if (c.act != Act::silu && c.act != Act::gelu_tanh) return false;
   return stack &&
          std::find(std::begin(kLigerFamilies), std::end(kLigerFamilies), c.model_type) != std::end(kLigerFamilies);
 }

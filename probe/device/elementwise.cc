@@ -132,7 +132,7 @@ struct Binary {
       case OpKind::silu_backward:
         return map_strip(x, y, math::SiluBackward{});
       case OpKind::swiglu:
-        return map_strip(x, y, math::Swiglu{});
+        return variant ? map_strip(x, y, math::Geglu{}) : map_strip(x, y, math::Swiglu{});
       case OpKind::gelu_backward:
         return variant ? map_strip(x, y, math::GeluTanhBackward{}) : map_strip(x, y, math::GeluErfBackward{});
       case OpKind::threshold_backward:

@@ -61,8 +61,8 @@ void turn(Call& call) {
   for_elements(call, rope.heads.count() * strips, rope);
 }
 
-template <class C>
-struct SwigluBackward {
+template <class C, class Backward>
+struct GatedBackward {
   Strips<5> strips;  // to gate, to up; gradient, gate, up
 
   LEDGER_DEVICE_ONLY void operator()(std::uint64_t strip) const {
@@ -73,11 +73,17 @@ struct SwigluBackward {
     strips.read(p, 4, up);
     LEDGER_UNROLL
     for (unsigned i = 0; i < kStrip; ++i)
-      math::SwigluBackward{}(gradient[i], gate[i], up[i]);
+      Backward{}(gradient[i], gate[i], up[i]);
     strips.write(p, 0, gate);
     strips.write(p, 1, up);
   }
 };
+
+template <class Backward>
+void differentiate(Call& call, const Strips<5>& strips) {
+  if (needs_double(call)) return for_elements(call, strips.count(), GatedBackward<double, Backward>{strips});
+  for_elements(call, strips.count(), GatedBackward<float, Backward>{strips});
+}
 
 }  // namespace
 
@@ -87,8 +93,7 @@ void rope(Call& call) {
 
 void swiglu_backward(Call& call) {
   const Strips<5> strips(call.out[0], {call.out[0], call.out[1], call.in[0], call.in[1], call.in[2]});
-  if (needs_double(call)) return for_elements(call, strips.count(), SwigluBackward<double>{strips});
-  for_elements(call, strips.count(), SwigluBackward<float>{strips});
+  (call.attr.i[0] != 0 ? differentiate<math::GegluBackward> : differentiate<math::SwigluBackward>)(call, strips);
 }
 
 }  // namespace ledger::LEDGER_DEVICE

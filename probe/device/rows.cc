@@ -190,7 +190,7 @@ template <class C>
 struct RmsNorm {
   Rows<4> rows;  // result, rstd, operand, what is added to it before in its place
   Vector weight;
-  double eps;
+  double eps, offset;
   bool adds;
 
   LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
@@ -202,7 +202,8 @@ struct RmsNorm {
     }
     const C squares = team.sum<C>(rows.width, [&](std::uint64_t i) { return x(i) * x(i); });
     const C rstd = 1 / std::sqrt(squares / static_cast<C>(rows.width) + static_cast<C>(eps));
-    team.for_each(rows.width, [&](std::uint64_t i) { rows.set(at, 0, i, x(i) * rstd * weight.get<C>(i)); });
+    const C more = static_cast<C>(offset);
+    team.for_each(rows.width, [&](std::uint64_t i) { rows.set(at, 0, i, x(i) * rstd * (weight.get<C>(i) + more)); });
     team.each([&](unsigned lane) {
       if (lane == 0) store_float(at[1], rstd, rows.dtypes[1]);
     });
@@ -214,13 +215,14 @@ template <class C>
 struct RmsNormBackward {
   Rows<5> rows;  // result, gradient, operand, rstd, the gradient past the norm
   Vector weight;
+  double offset;
   bool adds;
 
   LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
     std::byte* at[5];
     rows.leading.locate(row, at);
-    const C r = load_float<C>(at[3], rows.dtypes[3]);
-    const auto g = [&](std::uint64_t i) { return rows.template get<C>(at, 1, i) * weight.get<C>(i); };
+    const C r = load_float<C>(at[3], rows.dtypes[3]), more = static_cast<C>(offset);
+    const auto g = [&](std::uint64_t i) { return rows.template get<C>(at, 1, i) * (weight.get<C>(i) + more); };
     const auto y = [&](std::uint64_t i) { return rows.template get<C>(at, 2, i) * r; };
     const C sum = team.sum<C>(rows.width, [&](std::uint64_t i) { return g(i) * y(i); });
     const C mean = sum / static_cast<C>(rows.width);
@@ -250,20 +252,25 @@ struct RmsNormWeight {
   }
 };
 
+// To the weight.
+double added(const Call& call) {
+  return static_cast<double>(call.attr.i[0]);
+}
+
 template <class C>
 void normalise_rms(Call& call) {
   const bool adds = call.out.size() > 2;
   const Rows<4> rows({call.out[0], call.out[1], adds ? call.out[2] : call.in[0], call.in[0]});
-  for_teams(call, rows.count(), RmsNorm<C>{rows, Vector(call.in, adds ? 2 : 1, 1), call.attr.x, adds});
+  for_teams(call, rows.count(), RmsNorm<C>{rows, Vector(call.in, adds ? 2 : 1, 1), call.attr.x, added(call), adds});
 }
 
 template <class C>
 void normalise_rms_backward(Call& call) {
   const bool adds = call.in.size() > 4;
   const Rows<5> rows({call.out[0], call.in[0], call.in[1], call.in[2], call.in[adds ? 4 : 0]});
-  for_teams(call, rows.count(), RmsNormBackward<C>{rows, Vector(call.in, 3, 1), adds});
-  if (call.out.size() < 2) return;
-  for_elements(call, rows.width, RmsNormWeight<C>{rows, rows.count(), call.out[1]});
+  // First the weight's: dx may take the gradient's place.
+  if (call.out.size() > 1) for_elements(call, rows.width, RmsNormWeight<C>{rows, rows.count(), call.out[1]});
+  for_teams(call, rows.count(), RmsNormBackward<C>{rows, Vector(call.in, 3, 1), added(call), adds});
 }
 
 }  // namespace

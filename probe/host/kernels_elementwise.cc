@@ -175,7 +175,11 @@ void silu(KernelCall& call) {
 }
 
 void swiglu(KernelCall& call) {
-  map<2>(call, math::Swiglu{});
+  if (call.attr.i[0] != 0) {
+    map<2>(call, math::Geglu{});
+  } else {
+    map<2>(call, math::Swiglu{});
+  }
 }
 
 void silu_backward(KernelCall& call) {

@@ -36,8 +36,8 @@ void turn(KernelCall& call) {
 }
 
 // Reads a strip of everything before it writes: the results may lie where gate and up are.
-template <class C>
-void differentiate_swiglu(KernelCall& call) {
+template <class C, class Backward>
+void differentiate_gated(KernelCall& call) {
   const std::array<HostView, 5> operands{call.out[0], call.out[1], call.in[0], call.in[1], call.in[2]};
   std::array<std::array<C, kStrip>, 3> strip;
   const StridedLoop<5> loop(call.out[0], operands);
@@ -47,11 +47,16 @@ void differentiate_swiglu(KernelCall& call) {
       for (std::size_t n = 0; n < 3; ++n)
         load_strip(strip[n].data(), place(n + 2), loop.steps[0][n + 2], count, operands[n + 2].dtype);
       for (std::size_t i = 0; i < count; ++i)
-        math::SwigluBackward{}(strip[0][i], strip[1][i], strip[2][i]);
+        Backward{}(strip[0][i], strip[1][i], strip[2][i]);
       for (std::size_t n = 0; n < 2; ++n)
         store_strip(place(n), loop.steps[0][n], strip[n + 1].data(), count, operands[n].dtype);
     });
   });
+}
+
+template <class Backward>
+void differentiate(KernelCall& call) {
+  (needs_double(call) ? differentiate_gated<double, Backward> : differentiate_gated<float, Backward>)(call);
 }
 
 }  // namespace
@@ -61,7 +66,7 @@ void rope(KernelCall& call) {
 }
 
 void swiglu_backward(KernelCall& call) {
-  (needs_double(call) ? differentiate_swiglu<double> : differentiate_swiglu<float>)(call);
+  (call.attr.i[0] != 0 ? differentiate<math::GegluBackward> : differentiate<math::SwigluBackward>)(call);
 }
 
 }  // namespace ledger::host

@@ -19,6 +19,15 @@ std::vector<C> vector_of(const KernelCall& call, std::size_t index, std::size_t 
   return result;
 }
 
+// The weight of RMSNorm, with what is added to it.
+template <class C>
+std::vector<C> offset_of(const KernelCall& call, std::size_t index, std::size_t width) {
+  std::vector<C> weight = vector_of<C>(call, index, width, 1);
+  for (C& one : weight)
+    one += static_cast<C>(call.attr.i[0]);
+  return weight;
+}
+
 template <class C>
 void forward(KernelCall& call) {
   const HostView &out = call.out[0], &mean = call.out[1], &rstd = call.out[2], &in = call.in[0];
@@ -83,7 +92,7 @@ void rms_forward(KernelCall& call) {
   const HostView &out = call.out[0], &rstd = call.out[1], &first = call.in[0];
   const HostView& in = adds ? call.out[2] : first;
   const std::size_t width = in.last_size();
-  const std::vector<C> weight = vector_of<C>(call, adds ? 2 : 1, width, 1);
+  const std::vector<C> weight = offset_of<C>(call, adds ? 2 : 1, width);
   std::vector<C> x(width), added(width);
   for_each_vector<4>({out, rstd, in, first}, [&](const auto& at) {
     load_strip(x.data(), at[2], last_step(in), width, in.dtype);
@@ -112,7 +121,7 @@ void rms_backward(KernelCall& call) {
   const bool adds = call.in.size() > 4;
   const HostView& past = adds ? call.in[4] : gradient;
   const std::size_t width = in.last_size();
-  const std::vector<C> weight = vector_of<C>(call, 3, width, 1);
+  const std::vector<C> weight = offset_of<C>(call, 3, width);
   std::vector<C> g(width), y(width), added(width);
   std::vector<double> to_weight(width);
   for_each_vector<5>({out, gradient, in, rstd, past}, [&](const auto& at) {

@@ -136,6 +136,22 @@ struct SwigluBackward {
   }
 };
 
+struct Geglu {
+  template <class C>
+  LEDGER_HOST_DEVICE C operator()(C gate, C up) const {
+    return GeluTanh{}(gate) * up;
+  }
+};
+
+struct GegluBackward {
+  template <class C>
+  LEDGER_HOST_DEVICE void operator()(C gradient, C& gate, C& up) const {
+    const C to_up = gradient * GeluTanh{}(gate);
+    gate = GeluTanhBackward{}(gradient * up, gate);
+    up = to_up;
+  }
+};
+
 struct MaskedFill {
   double value;
   template <class C>

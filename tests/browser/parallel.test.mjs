@@ -93,8 +93,12 @@ test('on how many cards: full fine-tuning, LoRA and QLoRA side by side, each wit
   const view = page.locator('ml-plans');
   await view.locator('#global_batch').fill('16');
   await view.getByRole('button', { name: 'On how many cards?' }).click();
-  await view.locator('tbody tr').nth(2).waitFor({ timeout: 120_000 });
-  const rows = await view.locator('tbody tr').allInnerTexts();
+  await view.locator('tbody tr').nth(3).waitFor({ timeout: 120_000 });
+  const all = await view.locator('tbody tr').allInnerTexts();
+  const offloaded = all.filter((row) => row.includes('of host memory for each GPU'));
+  assert.deepEqual(offloaded.map((row) => row.split(':')[0]), ['full fine-tuning'], 'on fewer cards; adapters need one without');
+  assert.match(offloaded[0], /optimizer in host memory[^]*over [\d.]+ s/);
+  const rows = all.filter((row) => !offloaded.includes(row));
   assert.deepEqual(rows.map((row) => row.split(':')[0]), ['full fine-tuning', 'LoRA', 'QLoRA']);
   const cards = rows.map((row) => Number(/(\d+) GPUs|one GPU/.exec(row)[1] ?? 1));
   assert.ok(cards[0] > cards[1] && cards[1] >= cards[2], cards.join());

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "probe/host/run_host.h"
+#include "tests/models/tiny_families.h"
 #include "tiny_models.h"
 
 namespace ledger {
@@ -142,7 +143,16 @@ TEST_P(LossKinds, TrainUnderAutocastAccumulationAndAdapters) {
 
 // Liger's kernels in place of the operators that transformers writes out; recomputing changes nothing at all.
 TEST(Liger, ComputesWhatItReplaces) {
-  for (const char* config : {tiny::kLlama, tiny::kQwen2, tiny::kQwen3}) {
+  std::vector<std::string> configs = {tiny::kLlama, tiny::kQwen2, tiny::kQwen3};
+  for (const tiny::TinyFamily& family : tiny::kFamilies) {
+    const std::string_view name = family.name;
+    if (name.starts_with("gemma") && name != "gemma3") configs.push_back(tiny::text_of(family));
+    if (name == "phi3" || name == "olmo2") configs.push_back(tiny::text_of(family));
+  }
+  ASSERT_EQ(configs.size(), 8u);
+  for (const std::string& text : configs) {
+    const char* const config = text.c_str();
+    SCOPED_TRACE(text);
     for (const Method method : {Method::full, Method::lora}) {
       Recipe recipe;
       recipe.method = method;

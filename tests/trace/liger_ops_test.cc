@@ -28,7 +28,7 @@ struct LigerBytes : testing::Test {
 TEST_F(LigerBytes, ANormKeepsFourBytesATokenBesideItsInputAndResult) {
   const Tensor x = rows(kWidth), weight = leaf(tape, shape_of({kWidth}), true, DType::bf16);
   begin();
-  const Tensor y = liger::rms_norm(x, weight, 1e-6);
+  const Tensor y = liger::rms_norm(x, weight, {});
   EXPECT_EQ(held(), 2 * kTokens * kWidth + 4 * kTokens);
   EXPECT_EQ(peak(), held());
 }
@@ -43,7 +43,7 @@ std::size_t births_of(const std::string& story, const std::string& name) {
 
 TEST_F(LigerBytes, TheGradientOfANormTakesThePlaceOfTheOneThatCame) {
   const Tensor x = rows(kWidth), weight = leaf(tape, shape_of({kWidth}), true, DType::bf16);
-  const Tensor loss = mean_all(pow(liger::rms_norm(input_of(x), weight, 1e-6), 2));
+  const Tensor loss = mean_all(pow(liger::rms_norm(input_of(x), weight, {}), 2));
   begin();
   tape.backward(loss);
   EXPECT_EQ(births_of(story(tape.trace(), start), "_fused_rms_norm_backward"), 1u) << "the weight's, which is small";
@@ -51,9 +51,21 @@ TEST_F(LigerBytes, TheGradientOfANormTakesThePlaceOfTheOneThatCame) {
   EXPECT_EQ(tape.trace().storages[id_of(x.grad())].bytes, 2 * kTokens * kWidth);
 }
 
+// Gemma 2, Gemma 3 and OLMo 2: in_place=False.
+TEST_F(LigerBytes, ElsewhereItIsMadeOfZeros) {
+  const Tensor x = rows(kWidth), weight = leaf(tape, shape_of({kWidth}), true, DType::bf16);
+  const Tensor normed = liger::rms_norm(input_of(x), weight, {.in_place = false, .gemma = true});
+  const Tensor loss = mean_all(pow(normed, 2));
+  begin();
+  tape.backward(loss);
+  const std::string told = story(tape.trace(), start);
+  EXPECT_EQ(births_of(told, "zeros"), 1u) << told;
+  EXPECT_EQ(births_of(told, "_fused_rms_norm_backward"), 1u);
+}
+
 TEST_F(LigerBytes, AFrozenWeightGetsNoGradient) {
   const Tensor x = rows(kWidth), weight = leaf(tape, shape_of({kWidth}), false, DType::bf16);
-  const Tensor loss = mean_all(pow(liger::rms_norm(input_of(x), weight, 1e-6), 2));
+  const Tensor loss = mean_all(pow(liger::rms_norm(input_of(x), weight, {}), 2));
   begin();
   tape.backward(loss);
   EXPECT_EQ(births_of(story(tape.trace(), start), "_fused_rms_norm_backward"), 0u);

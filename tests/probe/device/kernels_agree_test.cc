@@ -38,6 +38,26 @@ TEST(DeviceKernels, MultiplyWithoutALibraryToo) {
   }
 }
 
+// Liger's norm writes dx over the gradient that came, of which the weight's is made, too.
+TEST(DeviceKernels, ANormsWeightIsDifferentiatedBeforeTheGradientIsOverwritten) {
+  std::size_t compared = 0;
+  for (const OpCase& c : all_cases(kSeed)) {
+    if (c.op != OpKind::rms_norm_backward || c.out.size() < 2) continue;
+    Trace apart = trace_of(c), shared = apart;
+    shared.views[c.in.size()] = shared.views[0];
+    const auto on_device = [&](const Trace& trace) {
+      emulated::EmulatedDevice device(true);
+      device::DeviceExecutor executor(trace, device, {.poison = true, .seat = kSeat});
+      OpResult result = run_case(c, trace, executor, device.store());
+      EXPECT_EQ(device.settle(), "");
+      return result;
+    };
+    EXPECT_EQ(on_device(shared).out[1].memory, on_device(apart).out[1].memory) << c.name;
+    ++compared;
+  }
+  EXPECT_GE(compared, 12u);
+}
+
 TEST(DeviceKernels, AreThereForEveryOperatorOfTheHost) {
   std::set<OpKind> compared;
   for (const OpCase& c : all_cases(kSeed))

@@ -320,6 +320,9 @@ void Maker::rows() {
           {out, of_weight, of_weight});
       add(title(dtype, layout), OpKind::rms_norm, {x, weight}, {out, mean}, {1e-5, {}});
       add(title(dtype, layout), OpKind::rms_norm_backward, {g, x, r, weight}, {out, of_weight});
+      add("offset " + title(dtype, layout), OpKind::rms_norm, {x, weight}, {out, mean}, {1e-5, {1, 0}});
+      add("offset " + title(dtype, layout), OpKind::rms_norm_backward, {g, x, r, weight}, {out, of_weight},
+          {0, {1, 0}});
       if (layout == kDense) x.memory[0] = -std::numeric_limits<double>::infinity();
       add(title(dtype, layout), OpKind::softmax, {x}, {out});
       add(title(dtype, layout), OpKind::log_softmax, {x}, {out});
@@ -507,6 +510,8 @@ void Maker::fused() {
       add(title(dtype, layout), OpKind::swiglu, {gate, x}, {out});
       add(title(dtype, layout), OpKind::swiglu_backward, {gradient, gate, x}, {gate, x});
       add("apart " + title(dtype, layout), OpKind::swiglu_backward, {gradient, gate, x}, {out, out});
+      add("gelu " + title(dtype, layout), OpKind::swiglu, {gate, x}, {out}, {0, {1, 0}});
+      add("gelu " + title(dtype, layout), OpKind::swiglu_backward, {gradient, gate, x}, {gate, x}, {0, {1, 0}});
       const std::uint64_t half = size(1, 40);
       const TestTensor heads = random(dtype, {2, size(1, 90), 3, 2 * half}, -2, 2, layout);
       for (const std::int64_t back : {0, 1}) {

@@ -25,6 +25,16 @@ inline constexpr const char* kGpt2 =
 inline constexpr const char* kWindowed = R"({"model_type": "mistral", "hidden_size": 32, "num_hidden_layers": 2,
   "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 64, "sliding_window": 5})";
 
+inline constexpr const char* kGemma = R"({"model_type": "gemma", "hidden_size": 32, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 64, "vocab_size": 64})";
+inline constexpr const char* kGemma3 = R"({"model_type": "gemma3_text", "hidden_size": 32, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 64, "vocab_size": 64,
+  "sliding_window_pattern": 2})";
+inline constexpr const char* kPhi3 = R"({"model_type": "phi3", "hidden_size": 32, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 64})";
+inline constexpr const char* kOlmo2 = R"({"model_type": "olmo2", "hidden_size": 32, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 64})";
+
 inline const StepCase kSteps[] = {
     {"full", tiny::kLlama, [](Recipe&) {}},
     {"fp32", tiny::kLlama, [](Recipe& r) { r.precision = Precision::fp32; }},
@@ -70,6 +80,14 @@ inline const StepCase kSteps[] = {
        r.liger = true;
        r.precision = Precision::amp_bf16;
      }},
+    {"liger_gemma", kGemma, [](Recipe& r) { r.liger = true; }},
+    {"liger_gemma3", kGemma3,
+     [](Recipe& r) {
+       r.liger = true;
+       r.precision = Precision::amp_bf16;
+     }},
+    {"liger_phi3", kPhi3, [](Recipe& r) { r.liger = true; }},
+    {"liger_olmo2", kOlmo2, [](Recipe& r) { r.liger = true; }},
     {"cut", tiny::kLlama, [](Recipe& r) { r.loss = Loss::cut; }},
     {"chunked", tiny::kLlama, [](Recipe& r) { r.loss = Loss::chunked; }},
     {"native", tiny::kLlama, [](Recipe& r) { r.stack = Stack::native; }},

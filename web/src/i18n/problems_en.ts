@@ -132,7 +132,7 @@ export const problemsEn = {
   'reason.loss_not_modelled': 'This version does not compute the loss {read}, which splits the vocabulary among GPUs. Set loss to full, chunked, fused_linear, fused_linear_0.6 or cut.',
   'reason.plain_stack_has_a_loss_of_its_own': 'A plain stack ends in a mean of squares; the losses to choose from belong to language models. Set loss to full.',
   'reason.loss_needs_two_tokens': 'This loss drops the last position of each sequence, so a sequence of {read} leaves nothing. Use at least 2 tokens.',
-  'reason.liger_not_modelled': 'Liger’s norms, rotary embedding and SwiGLU are computed in the stacks hf and hf-4 for Llama, Mistral, Qwen 2, Qwen 3, Granite and SmolLM3. Switch liger off; its loss (loss = fused_linear) is a setting of its own.',
+  'reason.liger_not_modelled': 'Liger’s norms, rotary embedding and gated MLPs are computed in the stacks hf and hf-4 for Llama, Mistral, Qwen 2, Qwen 3, Granite, SmolLM3, Phi-3, OLMo 2 and text models of Gemma, where whole heads are turned. Switch liger off; its loss (loss = fused_linear) is a setting of its own.',
   'reason.liger_writes_over_what_is_kept': 'Liger writes gradients over tensors that selective checkpointing keeps. Set checkpointing to none or full.',
   'reason.compile_not_modelled': 'torch.compile frees and fuses tensors in its own way. It is computed for torchtitan’s stacks and torchtune alone. Switch it off.',
   'reason.deepspeed_keys_want_a_stage': 'Buckets, thresholds and overlap_comm are DeepSpeed’s keys. Set the ZeRO stage to 1, 2 or 3, or leave them at their defaults.',

@@ -130,7 +130,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.loss_not_modelled': '此版本不能计算损失 {read}，它将词表分布到多张 GPU。请将损失设为 full、chunked、fused_linear、fused_linear_0.6 或 cut。',
   'reason.plain_stack_has_a_loss_of_its_own': '普通层堆叠以均方值结束，可选的损失只用于语言模型。请将损失设为 full。',
   'reason.loss_needs_two_tokens': '此损失会去掉每个序列的最后一个位置，长度为 {read} 的序列便一无所剩。请至少使用 2 个 token。',
-  'reason.liger_not_modelled': 'Liger 的归一化、旋转位置编码与 SwiGLU 在 hf 与 hf-4 框架下为 Llama、Mistral、Qwen 2、Qwen 3、Granite 与 SmolLM3 计算。请关闭 liger；其损失（loss = fused_linear）是另一项设置。',
+  'reason.liger_not_modelled': 'Liger 的归一化、旋转位置编码与门控 MLP 在 hf 与 hf-4 框架下为 Llama、Mistral、Qwen 2、Qwen 3、Granite、SmolLM3、Phi-3、OLMo 2 与 Gemma 的文本模型计算（旋转整个头的）。请关闭 liger；其损失（loss = fused_linear）是另一项设置。',
   'reason.liger_writes_over_what_is_kept': 'Liger 会把梯度写到选择性检查点所保留的张量上。请将 checkpointing 设为 none 或 full。',
   'reason.compile_not_modelled': 'torch.compile 会以自己的方式释放与融合张量，目前仅在 torchtitan 与 torchtune 框架下计算。请将其关闭。',
   'reason.deepspeed_keys_want_a_stage': '通信桶、阈值与 overlap_comm 是 DeepSpeed 的选项。请将 ZeRO 阶段设为 1、2 或 3，或保留其默认值。',
