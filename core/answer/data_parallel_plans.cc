@@ -58,7 +58,7 @@ Recipe alone(const Recipe& open) {
   if (open.fsdp != 0 && open.precision == Precision::fp32 && open.param_dtype == ShardDtype::bf16)
     r.precision = Precision::amp_bf16;  // as accelerate has it without FSDP
   r.dp = r.tp = r.pp = r.cp = r.ep = r.grad_accum = r.micro_batches = 1;
-  r.sequence_parallel = r.ddp_bucket_view = r.compile = r.float8 = false;
+  r.sequence_parallel = r.ddp_bucket_view = r.compile = r.float8 = r.float8_all_gather = false;
   if (r.stack != open.stack) r.liger = false;
   r.pipeline_schedule = defaults.pipeline_schedule;
   r.cp_comm_type = defaults.cp_comm_type;

@@ -117,11 +117,27 @@ std::uint64_t trainable_elements(const Trace& trace) {
   return sum;
 }
 
+// Whether ranks hold different layers.
+bool has_stages(const Recipe& recipe) {
+  return recipe.stack == Stack::megatron || (recipe.pp != 1 && recipe.stack != Stack::course);
+}
+
+Result<Trace> trace_stage(const Prediction& p, std::uint64_t stage, const PredictOptions& options) {
+  if (p.recipe.stack == Stack::megatron)
+    return trace_megatron(p.config, p.recipe, stage, megatron_run(p.recipe, options.steps));
+  TraceOptions trace_options = options.trace;
+  trace_options.steps = options.steps;
+  trace_options.rank = times(stage, mesh_of(p.recipe).stage_ranks());
+  trace_options.operands = options.operands;
+  trace_options.cublas_workspace_bytes = cublas_workspace_bytes(*p.gpu);
+  return trace_step(p.config, p.recipe, trace_options);
+}
+
 // The stage that needs most, first of equals.
 Result<Trace> trace_of_pipeline(Prediction& p, const PredictOptions& options) {
   Trace most;
   for (std::uint64_t stage = 0; stage < p.recipe.pp; ++stage) {
-    Result<Trace> trace = trace_megatron(p.config, p.recipe, stage, megatron_run(p.recipe, options.steps));
+    Result<Trace> trace = trace_stage(p, stage, options);
     if (!trace.ok()) return trace.problem();
     const Replay run = replay_peaks(trace.value(), p.recipe);
     p.stages.push_back({run.peak_tensor_bytes, run.peak_allocated_bytes});
@@ -133,9 +149,9 @@ Result<Trace> trace_of_pipeline(Prediction& p, const PredictOptions& options) {
 }
 
 Result<Trace> trace_of(Prediction& p, const PredictOptions& options) {
-  const bool megatron = p.recipe.stack == Stack::megatron;
-  if (megatron && !options.one_rank) return trace_of_pipeline(p, options);
-  if (megatron) p.stage = mesh_of(p.recipe).place(options.trace.rank, Axis::pipeline);
+  const bool stages = has_stages(p.recipe);
+  if (stages && !options.one_rank) return trace_of_pipeline(p, options);
+  if (stages) p.stage = mesh_of(p.recipe).place(options.trace.rank, Axis::pipeline);
   if (p.recipe.stack == Stack::course) return trace_course(p.config, p.recipe, options.steps);
   TraceOptions trace_options = options.trace;
   trace_options.steps = options.steps;
@@ -202,7 +218,7 @@ Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, 
   Result<Prediction> traced = traced_run(config, recipe, options);
   if (!traced.ok()) return traced;
   Prediction& p = traced.value();
-  if (recipe.stack == Stack::megatron || (is_torchtitan(recipe.stack) && recipe.tp > 1)) {
+  if (recipe.stack == Stack::megatron || (is_torchtitan(recipe.stack) && times(recipe.tp, recipe.pp) > 1)) {
     p.trainable = p.params;  // the trace has one rank's part
   } else if (recipe.stack != Stack::course) {
     p.trainable = trainable_elements(p.trace);

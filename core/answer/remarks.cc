@@ -78,7 +78,8 @@ constexpr Remark kNotModelled[] = {
        return p.recipe.stack == Stack::megatron && exchanging_ranks(p.recipe) != p.recipe.cp;
      }},
     {"router_imbalance", [](const Prediction& p) { return p.recipe.ep > 1; }},
-    {"pipeline_tensors_awaiting_collection", [](const Prediction& p) { return p.stages.size() > 1; }},
+    {"pipeline_tensors_awaiting_collection",
+     [](const Prediction& p) { return p.stages.size() > 1 && p.recipe.stack == Stack::megatron; }},
     {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},
     {"decode_passes_between",
      [](const Prediction& p) { return skips_passes(p) && p.recipe.kv_cache != KvCacheKind::fixed; }},

@@ -198,6 +198,7 @@ constexpr std::array kRows = {
     flag<&Recipe::liger>("liger"),
     flag<&Recipe::compile>("compile"),
     flag<&Recipe::float8>("float8"),
+    flag<&Recipe::float8_all_gather>("float8_all_gather"),
     flag<&Recipe::keep_outputs>("keep_outputs"),
     integer<&Recipe::images>("images", 1, 4096),
     integer<&Recipe::image_height>("image_height", 0, kMostImageSide),

@@ -7,15 +7,6 @@
 namespace ledger {
 namespace {
 
-// The stack, its norm, cuDNN first, cuDNN kept, ends in the root, compiles the loss, models Qwen 3, chunks of the loss,
-// keeps float8 weights, lists abs.
-constexpr TitanVersion kVersions[] = {
-    {Stack::torchtitan, TitanNorm::fused, true, true, false, true, true, TitanChunks::tokens, false, false},
-    {Stack::torchtitan_0_2_0, TitanNorm::fused, true, false, false, true, true, TitanChunks::none, false, false},
-    {Stack::torchtitan_0_1, TitanNorm::written_out, false, false, true, true, false, TitanChunks::none, true, false},
-    {Stack::torchtitan_0_0_2, TitanNorm::own, false, false, true, false, false, TitanChunks::logits, true, true},
-};
-
 // What one of `tp` x `cp` ranks has: apply_tp cuts heads, width and vocabulary, context_parallel() the sequence.
 DecoderDims local_dims(const ModelConfig& config, const ModelOptions& options) {
   DecoderDims dims = dims_of(config, options);
@@ -28,18 +19,13 @@ DecoderDims local_dims(const ModelConfig& config, const ModelOptions& options) {
 
 }  // namespace
 
-const TitanVersion* titan_version(Stack stack) {
-  for (const TitanVersion& version : kVersions) {
-    if (version.stack == stack) return &version;
-  }
-  return nullptr;
-}
-
 // --- parts
 // ------------------------------------------------------------------------------------------------------------------
 
-TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, const ModelOptions& options)
+TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, const ModelOptions& options,
+                                     const TitanPart& part)
     : version_(*titan_version(options.stack)),
+      part_(part),
       eps_(config.rms_norm_eps),
       dims_(local_dims(config, options)),
       seat_{options.tp_rank, options.tp},
@@ -51,28 +37,34 @@ TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, cons
       qk_norm_(config.qk_norm) {
   ModuleBuilder builder(tape, options.weights, options.linears, options.units);
   tape.trace().rope = config.rope;
-  builder.open(kEmbeddingUnit);
-  // A matrix like others to its optimizers: it is transformers' Trainer that tells 8-bit ones of embeddings.
-  tok_embeddings_ = Embedding::make(builder, "", names_.embed, dims_.V, dims_.h, Parameter::Role::matrix);
+  if (part.embedding) {
+    builder.open(kEmbeddingUnit);
+    // A matrix like others to its optimizers: it is transformers' Trainer that tells 8-bit ones of embeddings.
+    tok_embeddings_ = Embedding::make(builder, "", names_.embed, dims_.V, dims_.h, Parameter::Role::matrix);
+  }
   {
     const Tape::Scope scope(tape, "layers.*");
-    for (std::size_t i = 0; i < config.num_hidden_layers; ++i) {
+    for (std::uint64_t i = 0; i < part.layers; ++i) {
       builder.open(kFirstLayerUnit + static_cast<UnitId>(i));
-      layers_.push_back(make_layer(builder, i));
+      layers_.push_back(make_layer(builder, static_cast<std::size_t>(part.first + i)));
     }
   }
+  if (part.head) make_head(builder, config.tie_word_embeddings);
+  make_rope_cache(tape);  // init_weights, once to_empty has given the parameters memory
+  trainable_ = builder.take_trainable();
+  tape.trace().vocab_size = config.vocab_size;
+  if (options.tp != 1) note_cuts(tape.trace());
+}
+
+void TorchtitanDecoder::make_head(ModuleBuilder& builder, bool tied) {
   builder.open(kHeadUnit);
   norm_ = make_norm(builder, "", names_.final_norm, dims_.h, false);  // apply_compile: each layer, nothing else
-  if (config.tie_word_embeddings) {
+  if (tied) {
     output_.name = names_.head;
     output_.weight = tok_embeddings_.weight;
   } else {
     output_ = Linear::make(builder, "", names_.head, dims_.h, dims_.V, false);
   }
-  make_rope_cache(tape);  // init_weights, once to_empty has given the parameters memory
-  trainable_ = builder.take_trainable();
-  tape.trace().vocab_size = config.vocab_size;
-  if (options.tp != 1) note_cuts(tape.trace());
 }
 
 // apply_tp: ColwiseParallel cuts outputs, RowwiseParallel inputs, or an embedding's rows; norms are whole everywhere.
@@ -186,7 +178,7 @@ Keep TorchtitanDecoder::kept() const {
 
 // fully_shard's hooks are on the CheckpointWrapper: a recomputation does not run them again.
 Tensor TorchtitanDecoder::call_layer(std::size_t index, const Tensor& x) const {
-  const Tape::Layer number(x.tape(), static_cast<std::int32_t>(index));
+  const Tape::Layer number(x.tape(), static_cast<std::int32_t>(part_.first + index));
   const UnitId unit = kFirstLayerUnit + static_cast<UnitId>(index);
   ParameterUnits* const units = options_.units;
   const Tensor input = units != nullptr ? units->before_forward(unit, x) : x;
@@ -206,20 +198,36 @@ Tensor TorchtitanDecoder::embed(const Tensor& ids) const {
   return dtensor::embedding(tok_embeddings_.weight, ids, seat_, s_local_);
 }
 
-// Transformer.forward up to the output layer, which is of one unit with the norm.
-Tensor TorchtitanDecoder::decode(const Tensor& ids) const {
+// Transformer.forward up to the output layer, which is of one unit with the norm. What a part lacks is passed over.
+Tensor TorchtitanDecoder::decode(const Tensor& input) const {
   ParameterUnits* const units = options_.units;
-  if (units != nullptr) units->before_forward(kEmbeddingUnit, Tensor());
-  Tensor h = embed(ids);
-  if (units != nullptr) units->after_forward(kEmbeddingUnit, h);
+  Tensor h = input;
+  if (part_.embedding) {
+    if (units != nullptr) units->before_forward(kEmbeddingUnit, Tensor());
+    h = embed(input);
+    if (units != nullptr) units->after_forward(kEmbeddingUnit, h);
+  }
   {
-    const Tape::Scope scope(ids.tape(), "layers.*");
+    const Tape::Scope scope(input.tape(), "layers.*");
     for (std::size_t i = 0; i < layers_.size(); ++i)
       h = call_layer(i, h);
   }
+  if (!part_.head) return h;
   if (units != nullptr) h = units->before_forward(kHeadUnit, h);
   h = norm_.forward(h);
   return whole(h);
+}
+
+Tensor TorchtitanDecoder::forward_part(const Tensor& input) const {
+  ParameterUnits* const units = options_.units;
+  if (units != nullptr) units->before_forward(kRootUnit, Tensor());
+  Tensor output = decode(input);
+  if (part_.head) {
+    output = logits(output);
+    if (units != nullptr) units->after_forward(kHeadUnit, output);
+  }
+  if (units != nullptr) units->after_forward(kRootUnit, output);
+  return output;
 }
 
 Tensor TorchtitanDecoder::logits(const Tensor& hidden) const {
@@ -261,11 +269,11 @@ Tensor TorchtitanDecoder::forward(const Tensor& ids) {
     outputs_ = ids.tape().detach(pred);
   }
   if (units != nullptr) units->after_forward(kRootUnit, pred);
-  return options_.loss == Loss::chunked ? loss_of_logits_by_chunks(pred) : cross_entropy_loss(pred);
+  return options_.loss == Loss::chunked ? loss_of_logits_by_chunks(pred) : loss_of(pred, labels_);
 }
 
 std::unique_ptr<Model> build_torchtitan(Tape& tape, const ModelConfig& config, const ModelOptions& options) {
-  return std::make_unique<TorchtitanDecoder>(tape, config, options);
+  return std::make_unique<TorchtitanDecoder>(tape, config, options, TitanPart{0, config.num_hidden_layers});
 }
 
 }  // namespace ledger

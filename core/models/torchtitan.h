@@ -24,6 +24,10 @@ enum class TitanNorm : std::uint8_t { own, written_out, fused };
 enum class TitanChunks : std::uint8_t { none, logits, tokens };
 inline constexpr std::uint64_t kTitanChunks = 8;
 
+// Whose outputs a pipeline keeps from micro-batch to micro-batch and until its next step: those of every stage; since
+// May 2025 (PyTorch 2.8) those of the last one, which are put together in the end; since 0.2.1 it is told to keep none.
+enum class TitanOutputs : std::uint8_t { every_stage, last_stage, none };
+
 // Where its versions differ in memory.
 struct TitanVersion {
   Stack stack;
@@ -36,17 +40,38 @@ struct TitanVersion {
   TitanChunks chunks;
   bool keeps_float8;  // of weights, as torchao of its time
   bool lists_abs;     // _save_list, from November 2024 to February 2025
+  TitanOutputs pipeline_outputs;
+  bool counts_ends;  // where layers are cut into stages, the embedding and the output layer count as a layer each
+  // The last unit's input of a reduce-scatter stays until the next step's first (pytorch/pytorch#144535, January 2025).
+  bool keeps_reduced;
+  bool interleaves;  // by the timetable that is modelled: PipelineScheduleMulti, without all-gathers of its own
 };
 
 // nullptr: `stack` is another's.
 const TitanVersion* titan_version(Stack stack);
 
+// Layers from `first` on, and which ends of the model they come with.
+struct TitanPart {
+  std::uint64_t first = 0, layers = 0;
+  bool embedding = true, head = true;
+};
+
+// A rank of the interleaved schedule has two stages (pipelining_utils.py, generate_split_points).
+std::uint64_t titan_stages(const Recipe& recipe);
+// The model cut into `stages`; empty: it cannot be. Sources: generate_split_points at 9dec370 (December 2024) and in
+// v0.1.0; generate_llm_fqn_per_model_part in v0.2.2.
+std::vector<TitanPart> titan_parts(const ModelConfig& config, const TitanVersion& version, std::uint64_t stages);
+
 class TorchtitanDecoder : public Model {
  public:
-  TorchtitanDecoder(Tape& tape, const ModelConfig& config, const ModelOptions& options);
+  TorchtitanDecoder(Tape& tape, const ModelConfig& config, const ModelOptions& options, const TitanPart& part);
 
   Tensor make_inputs(Tape& tape) override;
   Tensor forward(const Tensor& ids) override;
+
+  // A pipeline's stage: token ids, or what the stage before sent, to what is sent on, or to the logits.
+  Tensor forward_part(const Tensor& input) const;
+  Tensor loss_of(const Tensor& logits, const Tensor& labels) const;
 
  private:
   struct Norm {  // RMSNorm
@@ -68,12 +93,13 @@ class TorchtitanDecoder : public Model {
 
   Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name, Dim size, bool compiled) const;
   Layer make_layer(ModuleBuilder& builder, std::size_t index) const;
+  void make_head(ModuleBuilder& builder, bool tied);
   void make_rope_cache(Tape& tape);
   Tensor own_tokens(const Tensor& whole, int dim) const;
   void take_own_places(Tape& tape);
   void note_cuts(Trace& trace) const;
 
-  Tensor decode(const Tensor& ids) const;
+  Tensor decode(const Tensor& input) const;
   Tensor logits(const Tensor& hidden) const;
   Tensor whole(const Tensor& x) const;
   Tensor own_part(const Tensor& x) const;
@@ -87,11 +113,11 @@ class TorchtitanDecoder : public Model {
   Heads rotate_complex(const Tensor& q, const Tensor& k) const;
   Heads rotate_halves(const Tensor& q, const Tensor& k) const;
   Tensor cross_entropy(const Tensor& pred, const Tensor& labels, Reduction reduction) const;
-  Tensor cross_entropy_loss(const Tensor& pred) const;
   Tensor loss_of_logits_by_chunks(const Tensor& pred) const;
   Tensor loss_by_chunks(const Tensor& hidden) const;
 
   const TitanVersion& version_;
+  TitanPart part_;
   double eps_;
   DecoderDims dims_;  // of this rank's heads, width and vocabulary
   TensorSeat seat_;

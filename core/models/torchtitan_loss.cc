@@ -25,10 +25,10 @@ Tensor TorchtitanDecoder::cross_entropy(const Tensor& pred, const Tensor& labels
   return nll_loss(log_softmax(wide), labels, reduction);
 }
 
-Tensor TorchtitanDecoder::cross_entropy_loss(const Tensor& pred) const {
+Tensor TorchtitanDecoder::loss_of(const Tensor& pred, const Tensor& targets) const {
   const Tape::Scope scope(pred.tape(), "loss");
   const Tape::In in(pred.tape(), Category::logits);
-  const Tensor flat = reshape(pred, {tokens_of(pred), dims_.V}), labels = reshape(labels_, {tokens_of(labels_)});
+  const Tensor flat = reshape(pred, {tokens_of(pred), dims_.V}), labels = reshape(targets, {tokens_of(targets)});
   return cross_entropy(flat, labels, Reduction::mean);
 }
 

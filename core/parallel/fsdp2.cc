@@ -55,6 +55,9 @@ Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype
     param.shard = tape_.parameter(name, shard, dtype, role, trainable);
   }
   set_shard(tape_.trace().parameters.back(), shape.numel(), param.shard_elements, options_.rank);
+  const bool of_layer = open_ != nullptr && open_ - groups_.data() >= static_cast<std::ptrdiff_t>(kFirstLayerUnit);
+  const bool narrow = options_.float8_gathered && of_layer && role == Parameter::Role::matrix;
+  param.gathered = narrow ? DType::u8 : options_.param_dtype;
   param.unsharded = tape_.unbacked(shape, options_.param_dtype);
   param.unsharded.impl()->requires_grad = trainable;
   trained = param.shard;
@@ -94,25 +97,34 @@ std::vector<Tensor> Fsdp2::shards_here(const Group& group) {
   return here;
 }
 
-// foreach_all_gather: shards in another dtype are cast into one flat input first, which is copied into the output.
+Bytes Fsdp2::shard_bytes(const Group& group, bool cast_only) const {
+  Bytes sum = 0;
+  for (const Param& param : group.params) {
+    if (!cast_only || param.shard.dtype() != param.gathered)
+      sum = plus(sum, times(param.shard_elements, element_bytes(param.gathered)));
+  }
+  return sum;
+}
+
+// foreach_all_gather: shards in another dtype are cast into one flat input first, which is copied into the output. What
+// is gathered in two dtypes goes as bytes.
 void Fsdp2::unshard(Group& group) {
   if (group.gathered || group.all_gather || group.params.empty()) return;
   const Tape::Scope scope(tape_, kAllGatherScope, Tape::Scope::Below::nothing);
   const Tape::Layer no_layer(tape_, -1);
   const Tape::In in(tape_, Category::communication);
-  std::uint64_t total = 0, cast = 0;
   std::vector<const Tensor*> shards;
+  DType dtype = options_.param_dtype;
   const std::vector<Tensor> here = shards_here(group);
   for (std::size_t i = 0; i < group.params.size(); ++i) {
     const Param& param = group.params[i];
-    const Tensor& shard = options_.offload ? here[i] : param.shard;
-    total = plus(total, param.shard_elements);
-    if (shard.dtype() != options_.param_dtype) cast = plus(cast, param.shard_elements);
-    shards.push_back(&shard);
+    if (param.gathered != options_.param_dtype) dtype = param.gathered;
+    shards.push_back(options_.offload ? &here[i] : &param.shard);
   }
+  const Bytes all = shard_bytes(group, false), cast = options_.offload ? 0 : shard_bytes(group, true), each = element_bytes(dtype);
   Tensor flat_input;
-  if (cast != 0) flat_input = tape_.empty(OpKind::gather_copy_in, {elements(cast)}, options_.param_dtype);
-  group.all_gather = tape_.empty(OpKind::all_gather, {elements(times(total, options_.world))}, options_.param_dtype);
+  if (cast != 0) flat_input = tape_.empty(OpKind::gather_copy_in, {elements(cast / each)}, dtype);
+  group.all_gather = tape_.empty(OpKind::all_gather, {elements(times(all / each, options_.world))}, dtype);
   const Tensor* output = &group.all_gather;
   tape_.run(OpKind::gather_copy_in, shards, {&output, 1});
   tape_.run(OpKind::all_gather, {}, {&group.all_gather});
@@ -130,7 +142,9 @@ void Fsdp2::wait_for_unshard(Group& group) {
     std::vector<const Tensor*> outputs;
     for (const Param& param : group.params) {
       const std::uint64_t padded = times(param.shard_elements, options_.world);
-      tape_.alloc_storage(param.unsharded, {elements(padded)}, OpKind::gather_copy_out);
+      const Bytes bytes = times(padded, element_bytes(param.gathered));
+      tape_.alloc_storage(param.unsharded, {elements(divide_up(bytes, element_bytes(options_.param_dtype)))},
+                          OpKind::gather_copy_out);
       outputs.push_back(&param.unsharded);
     }
     const Tensor* input = &group.all_gather;
@@ -179,7 +193,7 @@ void Fsdp2::after_forward(UnitId unit, const Tensor& output) {
 
 void Fsdp2::pre_backward(Group& group) {
   group.in_backward = true;
-  if (!callback_queued_) {
+  if (!callback_queued_ && !options_.pipelined) {
     callback_queued_ = true;
     tape_.at_backward_end([this] { end_of_backward(); });
   }
@@ -194,6 +208,11 @@ void Fsdp2::pre_backward(Group& group) {
   if (index > 0) unshard(groups_[post_forward_order_[index - 1]]);
 }
 
+// Whether gradients stay here for now.
+bool Fsdp2::sums(const Group& group) const {
+  return group.pieces == Pieces::some || (options_.pipelined && !reducing_);
+}
+
 // set_requires_gradient_sync() and set_reshard_after_backward(): accumulate_unsharded_grad_if_needed and, where nothing
 // is reduced, to_accumulated_grad_if_needed.
 void Fsdp2::sum_pieces(Group& group) {
@@ -204,7 +223,7 @@ void Fsdp2::sum_pieces(Group& group) {
     if (param.summed) {
       add_inplace(param.summed, gradient);
       gradient.reset();
-    } else if (group.pieces == Pieces::some && gradient.dtype() != options_.reduce_dtype) {
+    } else if (sums(group) && gradient.dtype() != options_.reduce_dtype) {
       param.summed = to(gradient, options_.reduce_dtype);
       gradient.reset();
     }
@@ -220,7 +239,7 @@ void Fsdp2::in_pieces(UnitId unit, Pieces pieces) {
 void Fsdp2::post_backward(Group& group) {
   group.state = State::post_backward;
   sum_pieces(group);
-  if (group.pieces == Pieces::some) return;
+  if (sums(group)) return;
   std::vector<Param*> with_gradient;
   std::vector<Tensor> gradients;
   for (Param& param : group.params) {
@@ -308,15 +327,37 @@ void Fsdp2::keep_gradients(const std::vector<Param*>& params, Tensor reduced) {
 // _root_post_backward_final_callback: units whose input needs no gradient reduce here, the root first.
 void Fsdp2::end_of_backward() {
   for (Group& group : groups_) {
-    if (group.state != State::post_backward && !group.params.empty()) post_backward(group);
-    group.state = State::idle;
-    group.in_backward = false;
+    end(group);
     group.all_gather.reset();
     group.post_forward_indices.clear();
   }
   post_forward_order_.clear();
   reduce_scatter_state_.reset();
   callback_queued_ = false;
+}
+
+void Fsdp2::end(Group& group) {
+  if (group.state != State::post_backward && !group.params.empty()) post_backward(group);
+  group.state = State::idle;
+  group.in_backward = false;
+}
+
+void Fsdp2::end_micro_batch() {
+  for (Group& group : groups_)
+    end(group);
+}
+
+// In the order of named_modules(): the head's unit after the layers'.
+void Fsdp2::reduce_all(FinalCallback callback) {
+  reducing_ = true;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    if (i != kHeadUnit && !groups_[i].params.empty()) post_backward(groups_[i]);
+  }
+  if (!groups_[kHeadUnit].params.empty()) post_backward(groups_[kHeadUnit]);
+  const Tensor kept = callback == FinalCallback::missed ? reduce_scatter_state_ : Tensor();
+  end_of_backward();
+  reduce_scatter_state_ = kept;
+  reducing_ = false;
 }
 
 }  // namespace ledger

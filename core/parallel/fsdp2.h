@@ -24,6 +24,8 @@ class Fsdp2 : public ParameterUnits {
     bool titan_units = false;    // torchtitan's: embedding alone; norm and head together, not resharded
     bool offload = false;        // CPUOffloadPolicy: shards, their gradients and the optimizer in host memory
     UnitId kept_from = kNoUnit;  // this unit and those after it are not given up after forward, nor is the root
+    bool pipelined = false;        // micro-batch after micro-batch, their gradients summed until reduce_all()
+    bool float8_gathered = false;  // matrices of layers are gathered as float8 (torchao's fsdp_pre_all_gather)
   };
 
   Fsdp2(Tape& tape, Options options) : tape_(tape), options_(options) {}
@@ -36,6 +38,12 @@ class Fsdp2 : public ParameterUnits {
   void after_forward(UnitId unit, const Tensor& output) override;
   void in_pieces(UnitId unit, Pieces pieces) override;
 
+  // Of a pipeline's stage, torch/distributed/pipelining/stage.py, backward_maybe_with_nosync: after the backward pass of
+  // a micro-batch, and when all are over. Without _root_post_backward_final_callback nothing gives up what was reduced.
+  enum class FinalCallback : std::uint8_t { called, missed };
+  void end_micro_batch();
+  void reduce_all(FinalCallback callback = FinalCallback::called);
+
  private:
   enum class State : std::uint8_t { idle, forward, pre_backward, post_backward };
   struct Param {
@@ -43,6 +51,7 @@ class Fsdp2 : public ParameterUnits {
     Tensor unsharded;  // without memory while resharded
     Tensor summed;     // gradients of pieces, in the dtype in which they are reduced
     std::uint64_t shard_elements = 0;
+    DType gathered = DType::bf16;  // as which it is on its way and stays; u8: float8
   };
   struct Group {
     std::vector<Param> params;
@@ -60,6 +69,8 @@ class Fsdp2 : public ParameterUnits {
 
   std::vector<Tensor> shards_here(const Group& group);
   Tensor to_host(const Tensor& gradient);
+  bool sums(const Group& group) const;
+  Bytes shard_bytes(const Group& group, bool cast_only) const;
   void unshard(Group& group);
   void wait_for_unshard(Group& group);
   void reshard(Group& group);
@@ -68,6 +79,7 @@ class Fsdp2 : public ParameterUnits {
   void sum_pieces(Group& group);
   void reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradients);
   void keep_gradients(const std::vector<Param*>& params, Tensor reduced);
+  void end(Group& group);
   void end_of_backward();
 
   Tape& tape_;
@@ -76,7 +88,7 @@ class Fsdp2 : public ParameterUnits {
   Group* open_ = nullptr;
   Tensor all_gather_state_, reduce_scatter_state_;
   std::vector<std::size_t> post_forward_order_;  // groups, in the order in which they ended forward
-  bool callback_queued_ = false;
+  bool callback_queued_ = false, reducing_ = false;
 };
 
 }  // namespace ledger

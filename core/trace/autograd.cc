@@ -228,11 +228,11 @@ void Tape::backward(const Tensor& root, Pass pass) {
   in_backward_ = false;
 }
 
-void Tape::backward(const Tensor& root, const Tensor& gradient) {
+void Tape::backward(const Tensor& root, const Tensor& gradient, Pass pass) {
   const NoGrad no_grad(*this);
   in_backward_ = true;
   backward_from(root, gradient);
-  end_backward();
+  if (pass == Pass::whole) end_backward();
   in_backward_ = false;
 }
 

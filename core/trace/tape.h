@@ -90,11 +90,11 @@ class Tape {
   void remake(const Tensor& tensor, std::function<Tensor()> again);
 
   // d(root)/d(leaves), added to their .grad. Source: engine.cpp (evaluate_function, validate_outputs),
-  // input_buffer.cpp. `within` a forward pass, whose hooks wait for a later one.
+  // input_buffer.cpp. `within` a forward pass, or while others have yet to come: hooks wait for a later one.
   enum class Pass : std::uint8_t { whole, within };
   void backward(const Tensor& root, Pass pass = Pass::whole);
   // The same from the gradient of `root`, whose own memory may be gone.
-  void backward(const Tensor& root, const Tensor& gradient);
+  void backward(const Tensor& root, const Tensor& gradient, Pass pass = Pass::whole);
 
   // Runs `region` so that its saved tensors are recomputed in backward. `region` is kept, with all it captures, until
   // then.

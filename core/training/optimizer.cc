@@ -67,11 +67,15 @@ bool is_hidden_matrix(const Tensor& parameter) {
   return of.role != Parameter::Role::embedding && in_a_layer(of.name);
 }
 
-void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm, NormOver over) {
+void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm, NormOver over, NormOf of) {
   const Tape::Scope scope(tape, "clip_grad_norm");
   const Tape::In in(tape, Category::temporaries);
   const Tape::NoGrad no_grad(tape);
   const Tensor norm = total_norm(tape, parameters, over);
+  if (of == NormOf::stage) {
+    const Tape::Among stages(tape, RankGroup::pipeline);
+    all_reduce(norm, ReduceOp::norm);
+  }
   Tensor coefficient = reciprocal(norm + 1e-6) * max_norm;
   coefficient = clamp_max(coefficient, 1.0);
   for (const Tensor& parameter : parameters) {

@@ -9,13 +9,15 @@
 
 namespace ledger {
 
-// Whether every rank has whole gradients, or shards of them.
+// Whether every rank has whole gradients, or shards of them; and whether it has all parameters, or a pipeline's stage
+// (torchtitan's clip_grad_norm_: pp_mesh).
 enum class NormOver : std::uint8_t { gradients, shards };
+enum class NormOf : std::uint8_t { model, stage };
 
 // torch.nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True): a norm per gradient, their norm, an in-place
 // scale. Source: torch/nn/utils/clip_grad.py (2.14).
 void clip_grad_norm(Tape& tape, const std::vector<Tensor>& parameters, double max_norm,
-                    NormOver over = NormOver::gradients);
+                    NormOver over = NormOver::gradients, NormOf of = NormOf::model);
 
 // States are made lazily, at the first step. `parameters` are the trainable ones, the same list at every step.
 class OptimizerStep {

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/models/causal_lm_loss.h"
-#include "core/models/dtensor.h"
 #include "core/models/model.h"
 #include "core/models/qwen_vision.h"
 #include "core/models/torchtitan.h"
@@ -15,7 +14,9 @@
 #include "core/parallel/mesh_of.h"
 #include "core/training/megatron_step.h"
 #include "core/training/optimizer.h"
+#include "core/training/step_parts.h"
 #include "core/training/support.h"
+#include "core/training/titan_pipeline.h"
 
 namespace ledger {
 namespace {
@@ -26,100 +27,6 @@ constexpr std::size_t kUsualEventsPerLayer = 480, kUsualStoragesPerLayer = 150; 
 constexpr std::uint64_t kEventsPerChunk = 60;                                    // of a loss
 constexpr std::uint64_t kEventsPerPiece = 90;  // of images, in a layer that sees it alone
 constexpr std::uint64_t kMostEvents = 8u << 20;
-
-// Under DeepSpeed: the engine casts every floating-point parameter, whatever dtype it came in (engine.py,
-// _cast_module_mixed_precision; fp16 is Trainer's fp16=True).
-DType engine_dtype(const Recipe& recipe) {
-  return recipe.precision == Precision::amp_fp16 ? DType::f16 : DType::bf16;
-}
-
-// QLoRA prepared by PEFT holds what is not quantised in fp32 (prepare_model_for_kbit_training).
-DType weight_dtype(const Recipe& recipe) {
-  if (recipe.zero != 0) return engine_dtype(recipe);
-  if (prepared_for_kbit(recipe)) return DType::f32;
-  return recipe.precision == Precision::bf16 ? DType::bf16 : DType::f32;
-}
-
-LinearPolicy linear_policy(const Recipe& recipe, const TraceOptions& options) {
-  LinearPolicy policy;
-  if (recipe.method == Method::full) return policy;
-  policy.quantise = recipe.method == Method::qlora;
-  policy.int8 = recipe.weights == Weights::int8;
-  policy.double_quant = recipe.double_quant;
-  policy.rank = recipe.rank;
-  policy.alpha = options.lora_alpha;
-  policy.targets = recipe.targets;
-  policy.adapter_dtype = recipe.adapter_dtype == AdapterDtype::bf16 ? DType::bf16 : DType::f32;
-  // With zero.Init parameters stay as they are: adapters, which PEFT adds later, too. (Quantised models know none.)
-  const bool init = recipe.zero == 3 && recipe.method != Method::qlora;
-  const bool cast = !init || recipe.adapter_dtype == AdapterDtype::bf16;
-  if (recipe.zero != 0 && cast) policy.adapter_dtype = engine_dtype(recipe);
-  if (options.weights == DType::f64) policy.adapter_dtype = DType::f64;  // PEFT makes adapters in the base's dtype
-  policy.dropout = recipe.lora_dropout;
-  policy.dora = recipe.dora;
-  return policy;
-}
-
-ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
-  ModelOptions model;
-  model.weights = options.weights.value_or(weight_dtype(recipe));
-  model.batch = recipe.batch;
-  model.seq = recipe.seq;
-  model.decoder_seq = recipe.decoder_seq;
-  model.checkpointing = recipe.checkpointing;
-  model.attention = recipe.attention;
-  model.linears = linear_policy(recipe, options);
-  // PEFT and transformers call enable_input_require_grads() when checkpointing a model whose base is frozen.
-  model.input_requires_grad =
-      recipe.method != Method::full && recipe.checkpointing != Checkpointing::none && recipe.stack != Stack::native;
-  model.keep_outputs = recipe.keep_outputs;
-  model.loss = recipe.loss;
-  model.liger = recipe.liger;
-  model.grad_accum = recipe.grad_accum;
-  model.compile = recipe.compile;
-  model.float8 = recipe.float8;
-  model.tp = recipe.tp;
-  model.tp_rank = mesh_of(recipe).place(options.rank, Axis::tensor);
-  model.cp = recipe.cp;
-  model.cp_rank = mesh_of(recipe).place(options.rank, Axis::context);
-  model.cp_gathers = recipe.cp_comm_type != CpComm::p2p;
-  model.images = recipe.images;
-  model.image_height = recipe.image_height;
-  model.image_width = recipe.image_width;
-  model.freeze_vision_tower = recipe.freeze_vision_tower;
-  model.stack = recipe.stack;
-  return model;
-}
-
-// Weights in fp64 leave nothing to mixed precision.
-DType dtype_of(ShardDtype dtype, const TraceOptions& options) {
-  if (options.weights == DType::f64) return DType::f64;
-  return dtype == ShardDtype::bf16 ? DType::bf16 : DType::f32;
-}
-
-Fsdp1::Options fsdp1_options(const Recipe& recipe, const TraceOptions& options) {
-  return {.world = recipe.dp,
-          .rank = options.rank,
-          .param_dtype = dtype_of(recipe.param_dtype, options),
-          .reduce_dtype = dtype_of(recipe.reduce_dtype, options),
-          .reshard_after_forward = recipe.reshard_after_forward,
-          .adapters = recipe.method != Method::full,
-          .offload = recipe.offload == Offload::params};
-}
-
-Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options) {
-  const TitanVersion* const titan = titan_version(recipe.stack);
-  const bool keeps_last = titan != nullptr && titan->ends_in_root;
-  return {.world = times(recipe.dp, recipe.cp),
-          .rank = mesh_of(recipe).data_place(options.rank),
-          .tensor_ranks = recipe.tp,
-          .param_dtype = dtype_of(recipe.param_dtype, options),
-          .reduce_dtype = dtype_of(recipe.reduce_dtype, options),
-          .reshard_after_forward = recipe.reshard_after_forward,
-          .titan_units = recipe.units == Units::titan,
-          .offload = recipe.offload == Offload::params,
-          .kept_from = keeps_last ? kFirstLayerUnit + static_cast<UnitId>(config.num_hidden_layers - 1) : kNoUnit};
-}
 
 bool autocasts(const Recipe& recipe) {
   if (recipe.zero != 0) return false;  // accelerate leaves precision to DeepSpeed
@@ -230,18 +137,6 @@ class TrainingLoop {
     optimizer_->step(tape_, updated);
   }
 
-  // Gradients of what tensor parallelism does not cut are sums over this rank's tokens: DTensor's operators make them
-  // whole where they are used. (FSDP does it before it reduces them.)
-  static void sum_partial_gradients(const std::vector<Tensor>& parameters) {
-    for (const Tensor& parameter : parameters) {
-      Tape& tape = parameter.tape();
-      if (parameter_of(parameter).cut.piece != 0) continue;
-      const Tape::In in(tape, Category::gradients);
-      parameter.impl()->grad = dtensor::sum_of_ranks(parameter.grad());
-      parameter_of(parameter).gradient = parameter.grad().impl()->storage->id;
-    }
-  }
-
   // The stack native has no buckets: each gradient is made the ranks' mean where it lies, once a step.
   static void average_gradients(const std::vector<Tensor>& parameters) {
     for (const Tensor& parameter : parameters)
@@ -308,7 +203,7 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
     const std::uint64_t stage = mesh_of(recipe).place(options.rank, Axis::pipeline);
     return trace_megatron(config, recipe, stage, megatron_run(options));
   }
-  const std::uint64_t layers =
+  std::uint64_t layers =
       config.architecture == Architecture::plain
           ? config.layers.size()
           : plus(config.num_hidden_layers, plus(config.t5.decoder_layers, config.vision.layers));
@@ -319,11 +214,14 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
             titan_chunks ? kTitanChunks : loss_chunks(recipe.loss, tokens, config.hidden_size, config.vocab_size));
   const std::uint64_t pieces = times(recipe.grad_accum, attention_calls(config.vision, recipe));
   const std::uint64_t parts = plus(times(chunks, kEventsPerChunk), times(pieces, kEventsPerPiece));
+  // Of a pipeline's rank: its layers, once for each micro-batch.
+  const bool pipeline = recipe.pp != 1;
+  if (pipeline) layers = times(divide_up(plus(layers, 2), recipe.pp), recipe.micro_batches);
   const std::uint64_t ring = recipe.cp == 1 ? 0 : times(recipe.cp, kEventsPerRingStep);
   const std::uint64_t events = times(plus(times(plus(layers, 4), plus(kEventsPerLayer, ring)), parts), options.steps);
   if (events > kMostEvents) {
     const bool long_batch = parts > times(layers, kEventsPerLayer);
-    const char* const many = ring > kEventsPerLayer ? "cp" : "num_hidden_layers";
+    const char* const many = ring > kEventsPerLayer ? "cp" : pipeline ? "micro_batches" : "num_hidden_layers";
     return Problem{ProblemCode::too_large_to_trace, long_batch ? "batch, seq" : many, std::to_string(events),
                    std::to_string(kMostEvents), ""};
   }
@@ -341,9 +239,13 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
   {
     tape.trace().adamw = options.adamw;
     tape.trace().mesh = mesh_of(recipe);
-    TrainingLoop loop(tape, config, recipe, options);
-    loop.run(options.steps);
-    trace = tape.finish();
+    if (pipeline) {
+      trace = trace_titan_pipeline(tape, config, recipe, options);
+    } else {
+      TrainingLoop loop(tape, config, recipe, options);
+      loop.run(options.steps);
+      trace = tape.finish();
+    }
   }
   if (trace.overflow) return Problem{ProblemCode::overflow, "batch, seq", "", "", ""};
   return trace;

@@ -262,6 +262,10 @@ constexpr Refusal kRefusals[] = {
        const bool uncompiled = !r.compile && (r.tp != 1 || r.precision == Precision::amp_bf16);
        return r.float8 && (uncompiled || !is_torchtitan(r.stack));
      }},
+    {"float8_all_gather", "float8_all_gather_wants_compiled_float8",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.float8_all_gather && !(r.float8 && r.compile && r.fsdp == 2 && r.param_dtype == ShardDtype::bf16);
+     }},
     {"fsdp", "fsdp_needs_ranks",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp != 0 && times(r.dp, r.cp) < 2; }},
     {"fsdp", "parallelism_not_modelled",
@@ -324,7 +328,8 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.ddp_bucket_view && (r.dp < 2 || r.fsdp != 0 || r.zero != 0); }},
     {"tp", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.tp != 1 && !is_torchtitan(r.stack); }},
-    {"pp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.pp != 1; }},
+    {"pp", "parallelism_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.pp != 1 && !is_torchtitan(r.stack); }},
     {"cp", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !is_torchtitan(r.stack); }},
     {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},

@@ -2,6 +2,7 @@
 
 #include "core/models/torchtitan.h"
 #include "core/training/refusal.h"
+#include "core/training/titan_pipeline.h"
 
 namespace ledger {
 namespace {
@@ -40,7 +41,7 @@ constexpr Refusal kTorchtitanRefusals[] = {
        // DDP's hooks would see the output layer's gradient eight times.
        const bool replicated = r.dp != 1 && r.fsdp == 0;
        const bool computed = chunks == TitanChunks::tokens ? !replicated : chunks == TitanChunks::logits && r.tp == 1;
-       return r.loss != Loss::full && !(r.loss == Loss::chunked && computed);
+       return r.loss != Loss::full && !(r.loss == Loss::chunked && computed && r.pp == 1);
      }},
     {"seq", "torchtitan_chunks_are_equal",
      [](const ModelConfig&, const Recipe& r) {
@@ -50,7 +51,7 @@ constexpr Refusal kTorchtitanRefusals[] = {
      }},
     {"keep_outputs", "stack_drops_outputs",
      [](const ModelConfig&, const Recipe& r) {
-       return r.keep_outputs && (r.stack != Stack::torchtitan_0_0_2 || r.tp != 1);
+       return r.keep_outputs && (r.stack != Stack::torchtitan_0_0_2 || r.tp != 1 || r.pp != 1);
      }},
     {"tp", "tp_cuts_heads_and_width",
      [](const ModelConfig& c, const Recipe& r) {
@@ -75,6 +76,23 @@ constexpr Refusal kTorchtitanRefusals[] = {
      [](const ModelConfig&, const Recipe& r) {
        const Units own = titan_version(r.stack)->ends_in_root ? Units::layers : Units::titan;
        return r.fsdp != 0 && r.units != own;
+     }},
+    {"pp", "torchtitan_stages_have_layers",
+     [](const ModelConfig& c, const Recipe& r) {
+       return titan_parts(c, *titan_version(r.stack), titan_stages(r)).empty();
+     }},
+    {"pp", "torchtitan_stages_share_no_weight",
+     [](const ModelConfig& c, const Recipe& r) { return r.pp != 1 && c.tie_word_embeddings; }},
+    {"pp", "torchtitan_pipelines_of_shards",
+     [](const ModelConfig&, const Recipe& r) { return r.pp != 1 && (r.cp != 1 || (r.dp != 1 && r.fsdp == 0)); }},
+    {"precision", "torchtitan_pipelines_of_shards",
+     [](const ModelConfig&, const Recipe& r) { return r.pp != 1 && r.precision == Precision::amp_bf16; }},
+    {"grad_accum", "torchtitan_counts_micro_batches",
+     [](const ModelConfig&, const Recipe& r) { return r.pp != 1 && r.grad_accum != 1; }},
+    {"pipeline_schedule", "torchtitan_interleaving",
+     [](const ModelConfig&, const Recipe& r) {
+       return r.pipeline_schedule == PipelineSchedule::interleaved &&
+              (r.pp == 1 || !titan_version(r.stack)->interleaves || pipeline_turns(0, r.pp, 2, r.micro_batches).empty());
      }},
 };
 

@@ -29,6 +29,12 @@ constexpr const char* kCuttable = R"({"model_type": "llama", "hidden_size": 24, 
 constexpr const char* kCuttableQwen3 = R"({"model_type": "qwen3", "hidden_size": 20, "head_dim": 6,
   "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 36,
   "vocab_size": 68})";
+// Stages with other numbers of layers than their neighbours.
+constexpr const char* kTitanDeep = R"({"model_type": "llama", "hidden_size": 12, "num_hidden_layers": 7,
+  "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 10, "vocab_size": 30})";
+constexpr const char* kTitanQwen3 = R"({"model_type": "qwen3", "hidden_size": 10, "head_dim": 6,
+  "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 9,
+  "vocab_size": 31})";
 // Megatron pads the vocabulary to a multiple of 128 on every rank.
 constexpr const char* kMegatronLlama = R"({"model_type": "llama", "hidden_size": 24, "num_hidden_layers": 4,
   "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 6, "intermediate_size": 36, "vocab_size": 512})";
@@ -132,6 +138,14 @@ constexpr void tensor(Recipe& r, std::uint64_t tp) {
 constexpr void sharded(Recipe& r) {
   r.fsdp = 2;
   r.units = Units::titan;
+}
+
+constexpr void titan_stages(Recipe& r, Stack stack, std::uint64_t pp, std::uint64_t micro_batches) {
+  tensor(r, 1);
+  r.stack = stack;
+  r.pp = pp;
+  r.micro_batches = micro_batches;
+  r.units = stack == Stack::torchtitan || stack == Stack::torchtitan_0_2_0 ? Units::titan : Units::layers;
 }
 
 constexpr void megatron(Recipe& r, std::uint64_t tp, std::uint64_t pp) {
@@ -716,6 +730,43 @@ constexpr Shared kShared[] = {
        r.offload = Offload::params;
      }},
     {"zero1", kOdd, [](Recipe& r) { zero(r, 1); }},
+    {"torchtitan_pp2", kTitanDeep, [](Recipe& r) { titan_stages(r, Stack::torchtitan, 2, 3); }},
+    {"torchtitan_pp2_qwen3_recomputed", kTitanQwen3,
+     [](Recipe& r) {
+       titan_stages(r, Stack::torchtitan_0_2_0, 2, 4);
+       r.batch = 2;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"torchtitan_pp4", kTitanDeep, [](Recipe& r) { titan_stages(r, Stack::torchtitan_0_1, 4, 5); }},
+    {"torchtitan_pp2_one_micro_batch", kTitanDeep, [](Recipe& r) { titan_stages(r, Stack::torchtitan, 2, 1); }},
+    {"torchtitan_pp2_tp2", kTitanDeep,
+     [](Recipe& r) {
+       titan_stages(r, Stack::torchtitan, 2, 3);
+       r.tp = 2;
+       r.sequence_parallel = true;
+     }},
+    {"torchtitan_pp2_sharded", kTitanDeep,
+     [](Recipe& r) {
+       titan_stages(r, Stack::torchtitan, 2, 3);
+       r.fsdp = 2;
+     }},
+    {"torchtitan_pp2_sharded_in_the_root", kTitanDeep,
+     [](Recipe& r) {
+       titan_stages(r, Stack::torchtitan_0_1, 2, 2);
+       r.fsdp = 2;
+       r.checkpointing = Checkpointing::full;
+     }},
+    {"torchtitan_pp2_interleaved", kTitanDeep,
+     [](Recipe& r) {
+       titan_stages(r, Stack::torchtitan_0_1, 2, 4);
+       r.pipeline_schedule = PipelineSchedule::interleaved;
+     }},
+    {"torchtitan_pp2_interleaved_sharded", kTitanDeep,
+     [](Recipe& r) {
+       titan_stages(r, Stack::torchtitan_0_0_2, 2, 6);
+       r.pipeline_schedule = PipelineSchedule::interleaved;
+       r.fsdp = 2;
+     }},
     {"zero1_overlapping", kOdd,
      [](Recipe& r) {
        zero(r, 1);
@@ -808,8 +859,10 @@ std::vector<Case> cases() {
     for (const std::uint64_t world : {2u, 4u}) {
       const std::uint64_t model = recipe.tp * recipe.pp * recipe.cp;
       const std::uint64_t of_experts = recipe.ep * expert_tensor_ranks(recipe) * recipe.pp;
-      const bool shards_nothing = recipe.fsdp != 0 && world == recipe.tp;
-      if (world % model == 0 && world % of_experts == 0 && !shards_nothing) all.push_back({shared, world});
+      const bool shards_nothing = recipe.fsdp != 0 && world == recipe.tp * recipe.pp;
+      const bool whole_copies = is_torchtitan(recipe.stack) && recipe.pp != 1 && recipe.fsdp == 0 && world != model;
+      if (world % model != 0 || world % of_experts != 0 || shards_nothing || whole_copies) continue;
+      all.push_back({shared, world});
     }
   }
   return all;
@@ -915,6 +968,14 @@ void hear(const std::string& text, Trained& trained) {
     put_part(in, cut, first, trained.weights[name]);
 }
 
+// Of each `each` values in turn.
+std::vector<double> means_of(const std::vector<double>& values, std::uint64_t each) {
+  std::vector<double> means(values.size() / each, 0);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    means[i / each] += values[i] / static_cast<double>(each);
+  return means;
+}
+
 // What is added to all scores of a query is lost in its softmax: a bias of keys has no gradient but rounding. That is
 // some 1e-17, of which AdamW makes a step of 1e-9 of the learning rate (eps is 1e-8), and it differs from build to
 // build.
@@ -955,6 +1016,9 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   const auto& [shared, world] = GetParam();
   Recipe one = recipe();
   one.batch *= world / (one.tp * one.pp * one.cp);
+  const std::uint64_t passes = one.stack == Stack::megatron ? 1 : one.micro_batches;  // Megatron's has them alone, too
+  one.batch *= passes;
+  if (passes != 1) one.micro_batches = 1;
   one.tp = one.pp = one.ep = one.cp = 1;
   one.etp = 0;
   one.sequence_parallel = false;
@@ -990,6 +1054,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   }
   for (double& loss : trained.losses)
     loss /= trained.with_losses;
+  trained.losses = means_of(trained.losses, passes);
   expect_near(trained.losses, expected.losses, "loss");
   std::size_t told = 0;
   for (const NamedTensor& weight : expected.weights) {

@@ -78,6 +78,7 @@ export const en = {
   'key.liger': 'Liger kernels',
   'key.compile': 'torch.compile',
   'key.float8': 'float8 products',
+  'key.float8_all_gather': 'Gather weights in float8',
   'key.keep_outputs': 'Outputs kept alive',
   'key.images': 'Images in a sequence',
   'key.image_height': 'Height of an image',

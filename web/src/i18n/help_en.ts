@@ -17,6 +17,7 @@ export const helpEn = {
   loss: 'How logits become the loss: all at once, or in pieces.',
   liger: 'Liger-Kernel’s norms, rotary embedding and SwiGLU: they keep less and write gradients in place. Its loss is a setting of its own.',
   compile: 'torch.compile fuses operators, so that fewer tensors are kept.',
+  float8_all_gather: 'FSDP gathers the layers’ matrices in 1 byte an element (torchao: enable_fsdp_float8_all_gather).',
   float8: 'Decoder layers multiply in float8 (torchao): faster; compiled, they keep as much as in 16 bits.',
   keep_outputs: 'The loop holds the model’s outputs, logits among them, through backward.',
   images: 'Images in each sequence; their tokens count within its length.',

@@ -19,6 +19,7 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   loss: 'logits 如何变成损失：一次算完，还是分块。',
   liger: 'Liger-Kernel 的归一化、旋转位置编码与 SwiGLU：保留更少，梯度就地写入。其损失函数另行设置。',
   compile: 'torch.compile 融合算子，从而少保留张量。',
+  float8_all_gather: 'FSDP 聚合各层矩阵时每个元素 1 字节（torchao：enable_fsdp_float8_all_gather）。',
   float8: '解码层以 float8（torchao）做矩阵乘：更快；编译后保留的与 16 位一样多。',
   keep_outputs: '训练循环在反向期间仍持有模型输出（含 logits）。',
   images: '每个序列中的图像；其 token 计入序列长度。',

@@ -80,6 +80,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.liger': 'Liger 内核',
   'key.compile': 'torch.compile',
   'key.float8': 'float8 矩阵乘',
+  'key.float8_all_gather': '以 float8 聚合权重',
   'key.keep_outputs': '保留模型输出',
   'key.images': '每个序列的图像数',
   'key.image_height': '图像的高',

@@ -64,6 +64,19 @@ const isBefore01 = (file: Values): boolean => ['batch_size', 'compile', 'tensor_
 // apply_tp: the sequence is cut wherever the matrices are.
 const tensorParallel = (key: string): Row => ({ key, says: (value): Recipe | undefined => { const tp = count(value); return tp === undefined ? undefined : tp > 1 ? { tp, sequence_parallel: true } : { tp }; } });
 
+// A pipeline's micro-batches are parts of the local batch: as many as stages, or as many as are told, until 0.1; of one
+// sequence, or as many as are told, since.
+const stages = (key: string): Row => ({ key, says: (value, file): Recipe | undefined => {
+  const pp = count(value);
+  if (pp === undefined || pp < 2) return pp === undefined ? undefined : { pp };
+  const local = count(at(file, 'training.batch_size')) ?? count(at(file, 'training.local_batch_size')) ?? 8;
+  const size = count(at(file, 'parallelism.pipeline_parallel_microbatch_size')) ?? 1;
+  const each = isBefore01(file) ? count(at(file, 'experimental.pipeline_parallel_microbatches')) ?? pp : local / size;
+  return Number.isInteger(each) && Number.isInteger(local / each) ? { pp, batch: local / each, micro_batches: each } : { pp };
+} });
+
+const multipliesInFloat8 = (file: Values): boolean => isOn(at(file, 'float8.enable_float8_linear')) || (names(at(file, 'model.converters')) ?? []).some((name) => /(^|\.)float8$/.test(name));
+
 // torchtitan config/job_config.py: fp32 shards, computed in bf16, fused AdamW, wherever FSDP is on.
 export const TORCHTITAN: Format = {
   name: 'torchtitan',
@@ -79,12 +92,14 @@ export const TORCHTITAN: Format = {
     counts('training.data_parallel_shard_degree', 'dp'), counts('training.data_parallel_degree', 'dp'), ...['training.tensor_parallel_degree', 'parallelism.tensor_parallel_degree'].map(tensorParallel),
     choice('training.fsdp_reshard_after_forward', { never: { reshard_after_forward: false }, default: {} }),
     counts('parallelism.data_parallel_shard_degree', 'dp'), notModelled('parallelism.data_parallel_replicate_degree', (value) => (count(value) ?? 1) > 1),
-    counts('parallelism.pipeline_parallel_degree', 'pp'), counts('parallelism.context_parallel_degree', 'cp'), ...['parallelism.context_parallel_rotate_method', 'experimental.context_parallel_rotate_method'].map((key) => choice(key, { allgather: { cp_comm_type: 'all_gather' }, alltoall: { cp_comm_type: 'p2p' } })), counts('parallelism.expert_parallel_degree', 'ep'),
+    ...['parallelism', 'experimental'].flatMap((table) => [stages(`${table}.pipeline_parallel_degree`), choice(`${table}.pipeline_parallel_schedule`, { '1f1b': {}, interleaved1f1b: { pipeline_schedule: 'interleaved' } })]),
+    ...['parallelism.pipeline_parallel_microbatch_size', 'experimental.pipeline_parallel_microbatches'].map((key): Row => ({ key, says: (value) => (count(value) === undefined ? undefined : {}) })),
+    counts('parallelism.context_parallel_degree', 'cp'), ...['parallelism.context_parallel_rotate_method', 'experimental.context_parallel_rotate_method'].map((key) => choice(key, { allgather: { cp_comm_type: 'all_gather' }, alltoall: { cp_comm_type: 'p2p' } })), counts('parallelism.expert_parallel_degree', 'ep'),
     choice('parallelism.fsdp_reshard_after_forward', { never: { reshard_after_forward: false }, default: {} }),
     choice('activation_checkpoint.mode', { none: { checkpointing: 'none' }, full: { checkpointing: 'full' }, selective: { checkpointing: 'selective' } }),
     { key: 'activation_checkpoint.selective_ac_option', says: (value, file) => (text(at(file, 'activation_checkpoint.mode')) !== 'selective' ? undefined : value === 'op' ? {} : 'not_modelled') },
     choice('optimizer.name', { adamw: { optimizer: 'adamw_fused' } }), flag('optimizer.fused', { optimizer: 'adamw_fused' }), choice('optimizer.implementation', { fused: { optimizer: 'adamw_fused' }, foreach: { optimizer: 'adamw_foreach' }, 'for-loop': { optimizer: 'adamw_forloop' } }),
-    flag('training.enable_cpu_offload', { offload: 'params' }), { key: 'model.converters', says: (value): Recipe | 'not_modelled' | undefined => { const named = names(value) ?? []; return named.length === 0 ? undefined : named.every((name) => /(^|\.)float8$/.test(name)) ? { float8: true } : 'not_modelled'; } }, flag('float8.enable_float8_linear', { float8: true }), notModelled('quantize'),
+    flag('training.enable_cpu_offload', { offload: 'params' }), { key: 'model.converters', says: (value): Recipe | 'not_modelled' | undefined => { const named = names(value) ?? []; return named.length === 0 ? undefined : named.every((name) => /(^|\.)float8$/.test(name)) ? { float8: true } : 'not_modelled'; } }, flag('float8.enable_float8_linear', { float8: true }), { key: 'float8.enable_fsdp_float8_all_gather', says: (value, file) => (isOn(value) && multipliesInFloat8(file) ? { float8_all_gather: true } : undefined) }, notModelled('quantize'),
   ],
 };
 

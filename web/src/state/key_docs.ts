@@ -18,6 +18,7 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   liger: 'https://github.com/linkedin/Liger-Kernel',
   compile: 'https://docs.pytorch.org/docs/stable/generated/torch.compile.html',
   float8: 'https://github.com/pytorch/ao/tree/main/torchao/float8',
+  float8_all_gather: 'https://github.com/pytorch/ao/tree/main/torchao/float8',
   keep_outputs: 'https://huggingface.co/docs/transformers/main_classes/output',
   images: 'https://huggingface.co/docs/transformers/tasks/image_text_to_text',
   image_height: 'https://huggingface.co/docs/transformers/model_doc/qwen2_vl',
