@@ -71,6 +71,7 @@ Recipe alone(const Recipe& open) {
   r.max_reuse_distance = defaults.max_reuse_distance;
   r.sub_group_size = defaults.sub_group_size;
   r.overlap_comm = defaults.overlap_comm;
+  r.deepspeed = defaults.deepspeed;
   r.reduce_scatter = defaults.reduce_scatter;
   r.reshard_after_forward = true;
   return r;

@@ -45,6 +45,7 @@ constexpr const char* kKvCache[] = {"dynamic", "static", "quantized"};
 constexpr const char* kPrefillLogits[] = {"last", "all"};
 constexpr const char* kPipelineSchedule[] = {"1f1b", "interleaved"};
 constexpr const char* kOverlapComm[] = {"auto", "on", "off"};
+constexpr const char* kDeepSpeed[] = {"0.19", "0.18.2"};
 constexpr const char* kCpComm[] = {"auto", "p2p", "all_gather", "a2a", "a2a_p2p"};
 
 static_assert(std::size(kStack) == static_cast<std::size_t>(Stack::course) + 1);
@@ -237,6 +238,7 @@ constexpr std::array kRows = {
     integer<&Recipe::sub_group_size>("sub_group_size", 1, kMaxElements),
     choice<&Recipe::overlap_comm>("overlap_comm", kOverlapComm),
     flag<&Recipe::reduce_scatter>("reduce_scatter"),
+    choice<&Recipe::deepspeed>("deepspeed", kDeepSpeed),
     choice<&Recipe::pipeline_schedule>("pipeline_schedule", kPipelineSchedule),
     integer<&Recipe::micro_batches>("micro_batches", 1, 65536),
     integer<&Recipe::fsdp>("fsdp", 0, 2),

@@ -75,6 +75,7 @@ enum class PipelineSchedule : std::uint8_t { one_f_one_b, interleaved };  // "1f
 // How keys and values reach the ranks that share a sequence; automatic: the stack's own way.
 enum class CpComm : std::uint8_t { automatic, p2p, all_gather, a2a, a2a_p2p };  // "auto", "p2p", ..., "a2a_p2p"
 enum class OverlapComm : std::uint8_t { automatic, on, off };                   // "auto"
+enum class DeepSpeed : std::uint8_t { v0_19, v0_18_2 };                         // "0.19", "0.18.2"
 
 struct Recipe {
   Stack stack = Stack::hf;
@@ -125,6 +126,7 @@ struct Recipe {
   std::uint64_t sub_group_size = 1'000'000'000;
   OverlapComm overlap_comm = OverlapComm::automatic;
   bool reduce_scatter = true;
+  DeepSpeed deepspeed = DeepSpeed::v0_19;  // its release: from 0.18.3 on, or up to 0.18.2
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
   std::uint64_t micro_batches = 1;
   std::uint64_t fsdp = 0;

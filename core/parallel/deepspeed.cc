@@ -32,6 +32,7 @@ ZeroOptions zero_options(const Recipe& r, std::uint64_t hidden, DType dtype) {
   o.offload_optimizer = r.offload == Offload::optimizer || r.offload == Offload::params;
   o.offload_parameters = r.offload == Offload::params;
   o.dtype = dtype;
+  o.clones_first = r.deepspeed == DeepSpeed::v0_18_2;
   return o;
 }
 

@@ -1,7 +1,7 @@
 // deepspeed.h - DeepSpeed's ZeRO as one rank lives it, driven as accelerate drives it: initialize(), then for every
 // micro-batch forward and engine.backward(), and engine.step() after the last one of a step.
 //
-// Source: DeepSpeed 0.19.6, runtime/engine.py and runtime/zero/{stage_1_and_2,stage3,config}.py; accelerate
+// Source: DeepSpeed 0.19.6 (and 0.16.5, where a recipe says deepspeed 0.18.2), runtime/engine.py and runtime/zero/{stage_1_and_2,stage3,config}.py; accelerate
 // accelerator.py (_prepare_deepspeed), transformers integrations/deepspeed.py (trainer_config_finalize).
 // Not here: ZeRO++ (secondary and quantised partitions), MiCS, ZenFlow, NVMe, experts.
 #pragma once
@@ -24,6 +24,7 @@ struct ZeroOptions {
   bool offload_optimizer = false, offload_parameters = false;
   bool loads_whole = false;  // no zero.Init: every GPU has all weights until deepspeed.initialize
   bool clips = true;
+  bool clones_first = false;  // masters of stage 3 are made by way of a 16-bit copy, not of one in their own dtype
   DType dtype = DType::bf16;  // of the model: bf16, or fp16 with its search for infinite gradients
 };
 

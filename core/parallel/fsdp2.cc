@@ -121,7 +121,8 @@ void Fsdp2::unshard(Group& group) {
     if (param.gathered != options_.param_dtype) dtype = param.gathered;
     shards.push_back(options_.offload ? &here[i] : &param.shard);
   }
-  const Bytes all = shard_bytes(group, false), cast = options_.offload ? 0 : shard_bytes(group, true), each = element_bytes(dtype);
+  const Bytes all = shard_bytes(group, false), each = element_bytes(dtype);
+  const Bytes cast = options_.offload ? 0 : shard_bytes(group, true);
   Tensor flat_input;
   if (cast != 0) flat_input = tape_.empty(OpKind::gather_copy_in, {elements(cast / each)}, dtype);
   group.all_gather = tape_.empty(OpKind::all_gather, {elements(times(all / each, options_.world))}, dtype);

@@ -137,8 +137,8 @@ void Zero3::flatten_partitions() {
 }
 
 // _create_fp32_partitions: each is converted, and then copied; the name `converted` keeps the last one until the end.
-// Partitions in the masters' dtype already are their own masters. initialize_optimizer_states has a gradient of the
-// largest.
+// Partitions in the masters' dtype already are their own masters. Up to 0.18.2 each was copied, and then converted.
+// initialize_optimizer_states has a gradient of the largest.
 void Zero3::make_masters() {
   if (options_.offload_optimizer) return;
   const Aside aside(tape_, "zero.master_partition", Category::master_weights);
@@ -149,6 +149,11 @@ void Zero3::make_masters() {
       largest = std::max(largest, group.elements);
       const Tensor own = flat::piece(flat_, group.offset, group.elements);
       group.step = make_step_();
+      if (options_.clones_first) {
+        group.master = clone(own);
+        if (own.dtype() != zero::master_dtype(own.dtype())) group.master = to(group.master, zero::master_dtype(own.dtype()));
+        continue;
+      }
       if (own.dtype() == zero::master_dtype(own.dtype())) {
         group.master = own;
         continue;

@@ -180,7 +180,7 @@ void Zero3::update(SubGroup& group, const Tensor& norm) {
   group.step({group.master});
   const Aside aside(tape_, "zero.param_partitions", Category::weights);
   const Tensor own = flat::piece(flat_, group.offset, group.elements);
-  if (own.dtype() != group.master.dtype()) copy_into(own, group.master);
+  if (own.impl()->storage != group.master.impl()->storage) copy_into(own, group.master);
   group.master.clear_grad();
 }
 

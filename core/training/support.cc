@@ -39,7 +39,7 @@ bool sets_deepspeed_keys(const Recipe& r) {
   return r.reduce_bucket_size != d.reduce_bucket_size || r.prefetch_bucket_size != d.prefetch_bucket_size ||
          r.param_persistence_threshold != d.param_persistence_threshold ||
          r.max_live_parameters != d.max_live_parameters || r.max_reuse_distance != d.max_reuse_distance ||
-         r.sub_group_size != d.sub_group_size || r.overlap_comm != d.overlap_comm ||
+         r.sub_group_size != d.sub_group_size || r.overlap_comm != d.overlap_comm || r.deepspeed != d.deepspeed ||
          r.reduce_scatter != d.reduce_scatter;
 }
 

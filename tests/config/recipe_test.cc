@@ -111,13 +111,13 @@ TEST(Recipe, DefaultsAndOrderAreTheContracts) {
       R"({"stack":"hf","method":"full","precision":"bf16","autocast":false,"optimizer":"adamw_fused","batch":1,)"
       R"("seq":2048,"decoder_seq":0,"grad_accum":1,"attention":"sdpa","checkpointing":"none",)"
       R"("recompute_method":"uniform","recompute_num_layers":1,"loss":"full","liger":false,"compile":false,)"
-      R"("float8":false,)"
+      R"("float8":false,"float8_all_gather":false,)"
       R"("keep_outputs":false,"images":1,"image_height":0,"image_width":0,"freeze_vision_tower":false,)"
       R"("rank":16,"targets":"all-linear","lora_dropout":0,"adapter_dtype":"fp32","dora":false,)"
       R"("double_quant":true,"prepare_kbit":true,"task":"training",)"
       R"("weights":"unquantised","new_tokens":128,"kv_cache":"dynamic","prefill_logits":"last","no_grad":true,"dp":1,"tp":1,"pp":1,"cp":1,"cp_comm_type":"auto","cp_a2a_ranks":2,"ep":1,"etp":0,"sequence_parallel":false,"zero":0,)"
       R"("reduce_bucket_size":0,"prefetch_bucket_size":0,"param_persistence_threshold":0,"max_live_parameters":1000000000,)"
-      R"("max_reuse_distance":1000000000,"sub_group_size":1000000000,"overlap_comm":"auto","reduce_scatter":true,)"
+      R"("max_reuse_distance":1000000000,"sub_group_size":1000000000,"overlap_comm":"auto","reduce_scatter":true,"deepspeed":"0.19",)"
       R"("pipeline_schedule":"1f1b","micro_batches":1,"fsdp":0,"units":"layers","reshard_after_forward":true,)"
       R"("param_dtype":"bf16","reduce_dtype":"fp32","ddp_bucket_view":false,"offload":"none","gpu":"h100-80gb",)"
       R"("memory_limit_bytes":0,"allocator":"torch"})");
@@ -145,6 +145,7 @@ TEST(Recipe, SpellingsAreTheContracts) {
   EXPECT_EQ(spellings("loss"), "full chunked fused_linear fused_linear_0.6 cut vocab_parallel");
   EXPECT_EQ(spellings("offload"), "none optimizer params activations");
   EXPECT_EQ(spellings("overlap_comm"), "auto on off");
+  EXPECT_EQ(spellings("deepspeed"), "0.19 0.18.2");
   EXPECT_EQ(spellings("cp_comm_type"), "auto p2p all_gather a2a a2a_p2p");
   EXPECT_EQ(spellings("allocator"), "torch torch_expandable");
 }

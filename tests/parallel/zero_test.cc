@@ -389,6 +389,21 @@ TEST(Zero3, TheStepGoesBySubGroups) {
             of(alive(whole.trace, "step2.optimizer"), "adamw.exp_avg"));
 }
 
+// stage3.py _create_fp32_partitions: what each release makes on the way to the masters.
+TEST(Zero3, MastersComeFromACopy) {
+  const auto made = [](const Settings& settings) {
+    Bytes sum = 0;
+    const Prediction p = predicted(zero("3", "2", settings));
+    for (const StorageInfo& storage : p.trace.storages) {
+      if (p.trace.names[storage.scope] == "zero.master_partition") sum += storage.bytes;
+    }
+    return sum;
+  };
+  const Bytes masters = of(alive(predicted(zero("3", "2")).trace, "load"), "zero.master_partition");
+  EXPECT_EQ(made({}), 2 * masters);
+  EXPECT_EQ(made({{"deepspeed", "0.18.2"}}), masters + masters / 2);
+}
+
 TEST(Zero3, OffloadedParametersHaveNothingOnTheGpuButWhatIsGathered) {
   const Prediction p = predicted(zero("3", "2", {{"offload", "params"}}), even_llama());
   const ByName kept = alive(p.trace, "load");

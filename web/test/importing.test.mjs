@@ -150,6 +150,19 @@ test('torchtitan: TOML', () => {
   assert.deepEqual(read.notModelled, ['activation_checkpoint.selective_ac_option']);
 });
 
+test('torchtitan: a pipeline cuts the local batch into micro-batches', () => {
+  const old = readConfiguration('[model]\nname = "llama3"\nflavor = "405B"\n\n[training]\nbatch_size = 32\nseq_len = 8192\ntensor_parallel_degree = 8\ncompile = true\n\n[experimental]\npipeline_parallel_degree = 8\npipeline_parallel_schedule = "Interleaved1F1B"\n\n[float8]\nenable_float8_linear = true\nenable_fsdp_float8_all_gather = true\n');
+  const { pp, batch, micro_batches: each, pipeline_schedule: schedule, float8_all_gather: gathered } = old.recipe;
+  assert.deepEqual([pp, batch, each, schedule, gathered, old.notModelled], [8, 4, 8, 'interleaved', true, []]);
+  const today = '[model]\nname = "llama3"\nflavor = "8B"\n\n[training]\nlocal_batch_size = 12\nseq_len = 8192\n\n[parallelism]\npipeline_parallel_degree = 2\n';
+  const read = (more) => { const { recipe, notModelled } = readConfiguration(today + more); return [recipe.pp, recipe.batch, recipe.micro_batches, notModelled]; };
+  assert.deepEqual(read(''), [2, 1, 12, []]);
+  assert.deepEqual(read('pipeline_parallel_microbatch_size = 4\n'), [2, 4, 3, []]);
+  assert.deepEqual(read('pipeline_parallel_schedule = "ZBVZeroBubble"\n'), [2, 1, 12, ['parallelism.pipeline_parallel_schedule']]);
+  assert.equal(readConfiguration(today.replace('degree = 2', 'degree = 1')).recipe.micro_batches, undefined);
+  assert.equal(readConfiguration(`${today}\n[float8]\nenable_fsdp_float8_all_gather = true\n`).recipe.float8_all_gather, undefined);
+});
+
 test('torchtitan: files from before 0.1 are of that version', () => {
   const read = readConfiguration('[model]\nname = "llama3"\nflavor = "8B"\nnorm_type = "rmsnorm"\n\n[optimizer]\nname = "AdamW"\nfused = true\n\n[training]\nbatch_size = 1\nseq_len = 8192\ndata_parallel_shard_degree = 8\ncompile = false\n\n[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "op"\n');
   assert.deepEqual(read.recipe, { stack: 'torchtitan-0.0.2', precision: 'fp32', fsdp: 2, units: 'layers', param_dtype: 'bf16', batch: 1, seq: 8192, dp: 8, checkpointing: 'selective', optimizer: 'adamw_fused' });

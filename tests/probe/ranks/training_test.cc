@@ -835,6 +835,18 @@ constexpr Shared kShared[] = {
        zero(r, 3);
        r.grad_accum = 2;
      }},
+    {"zero3_masters_from_copies", kOdd,
+     [](Recipe& r) {
+       zero(r, 3);
+       r.sub_group_size = 1000;
+       r.deepspeed = DeepSpeed::v0_18_2;
+     }},
+    {"zero3_lora_masters_from_copies", kOdd,
+     [](Recipe& r) {
+       zero(r, 3);
+       lora(r);
+       r.deepspeed = DeepSpeed::v0_18_2;
+     }},
     {"zero3_sub_groups", kOdd,
      [](Recipe& r) {
        zero(r, 3);
@@ -1031,6 +1043,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   one.param_persistence_threshold = plain.param_persistence_threshold;
   one.sub_group_size = plain.sub_group_size;
   one.overlap_comm = plain.overlap_comm;
+  one.deepspeed = plain.deepspeed;
   one.reduce_scatter = plain.reduce_scatter;
   one.units = plain.units;
   one.reshard_after_forward = plain.reshard_after_forward;

@@ -113,6 +113,7 @@ export const en = {
   'key.max_live_parameters': 'ZeRO-3 most live parameters',
   'key.max_reuse_distance': 'ZeRO-3 reuse distance',
   'key.sub_group_size': 'ZeRO-3 sub-group size',
+  'key.deepspeed': 'DeepSpeed release',
   'key.overlap_comm': 'ZeRO overlapped communication',
   'key.reduce_scatter': 'ZeRO reduce-scatter',
   'key.pipeline_schedule': 'Pipeline schedule',

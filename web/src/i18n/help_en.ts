@@ -53,6 +53,7 @@ export const helpEn = {
   max_live_parameters: 'Gathered elements beyond which ZeRO-3 fetches nothing ahead.',
   max_reuse_distance: 'Parameters that will be used again within so many elements are kept gathered.',
   sub_group_size: 'Elements that one part of ZeRO-3’s optimizer step updates.',
+  deepspeed: '0.19: from 0.18.3 on. 0.18.2: up to it; masters were converted from a 16-bit copy.',
   overlap_comm: 'Communication on a stream of its own; doubles ZeRO-2’s bucket. auto: with stage 3 only.',
   reduce_scatter: 'Each rank receives its own part of the gradients instead of all of them.',
   pipeline_schedule: 'In which order stages work on micro-batches.',

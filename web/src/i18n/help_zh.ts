@@ -55,6 +55,7 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   max_live_parameters: '已聚合的元素超过此数后，ZeRO-3 不再预取。',
   max_reuse_distance: '若在这么多元素之内会再次用到，参数保持聚合不释放。',
   sub_group_size: 'ZeRO-3 的优化器每次更新多少个元素。',
+  deepspeed: '0.19：0.18.3 起；0.18.2：到它为止，主权重由 16 位副本转换而来。',
   overlap_comm: '通信放在单独的流上；ZeRO-2 的桶因此加倍。auto：仅阶段 3 启用。',
   reduce_scatter: '每个 rank 只接收自己那部分梯度，而非全部。',
   pipeline_schedule: '各级处理微批的次序。',

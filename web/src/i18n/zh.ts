@@ -115,6 +115,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.max_live_parameters': 'ZeRO-3 最多驻留参数',
   'key.max_reuse_distance': 'ZeRO-3 复用距离',
   'key.sub_group_size': 'ZeRO-3 子组大小',
+  'key.deepspeed': 'DeepSpeed 版本',
   'key.overlap_comm': 'ZeRO 通信重叠',
   'key.reduce_scatter': 'ZeRO 使用 reduce-scatter',
   'key.pipeline_schedule': '流水线调度',

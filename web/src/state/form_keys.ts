@@ -12,13 +12,13 @@ const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'd
 const MORE = ['task', 'stack', 'decoder_seq', 'recompute_method', 'recompute_num_layers', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'liger', 'compile', 'float8', 'float8_all_gather', 'keep_outputs', 'images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const GPUS = [
   'dp', 'tp', 'pp', 'cp', 'cp_comm_type', 'cp_a2a_ranks', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
-  'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter',
+  'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter', 'deepspeed',
   'prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size',
 ];
 const RECOMPUTE = ['recompute_method', 'recompute_num_layers'];
 const CONTEXT = ['cp_comm_type', 'cp_a2a_ranks'];
 const IMAGES = ['images', 'image_height', 'image_width', 'freeze_vision_tower'];
-const DEEPSPEED = ['reduce_bucket_size', 'overlap_comm', 'reduce_scatter'];
+const DEEPSPEED = ['reduce_bucket_size', 'overlap_comm', 'reduce_scatter', 'deepspeed'];
 const ZERO_3 = ['prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size'];
 const DECODER = ['task', ...GENERATING, 'method', 'seq', 'decoder_seq', 'checkpointing', 'attention', 'loss', 'autocast', ...ADAPTER, ...FOUR_BIT];
 

@@ -53,6 +53,7 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   max_live_parameters: 'https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training',
   max_reuse_distance: 'https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training',
   sub_group_size: 'https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training',
+  deepspeed: 'https://github.com/deepspeedai/DeepSpeed/releases',
   overlap_comm: 'https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training',
   reduce_scatter: 'https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training',
   pipeline_schedule: 'https://docs.pytorch.org/docs/stable/distributed.pipelining.html#pipeline-schedules',
