@@ -67,7 +67,9 @@ int emit(const Flags& flags, const std::string& json, const std::string& table) 
 
 int finish_run(Flags flags, const Prediction& p, MeasuredResult& run, const DeviceRun* device, Communicator& ranks,
                const RankChoice& choice) {
-  const RanksOfRun all = leave_ranks(ranks, choice, p, run);
+  const bool with_nccl = device != nullptr && device->memory.nccl;
+  const RanksOfRun all =
+      leave_ranks(ranks, choice, p, run, with_nccl ? std::optional(device->memory.nccl->total()) : std::nullopt);
   const bool first = choice.stand_in || choice.place.rank == 0, each_its_own = name_file_after_rank(flags.json, choice);
   std::string json = write_measured({&p, &run, flags.steps, flags.warmup, device, &all});
   if (!all.peaks.empty() && !each_its_own && !fetch_text(ranks, all.worst(), json)) {

@@ -185,7 +185,9 @@ void write_ranks(JsonWriter& out, const RanksOfRun* ranks) {
     out.member("workspace_bytes", p.workspace_bytes).member("allocated_bytes", p.allocated_bytes);
     out.member("reserved_bytes", p.reserved_bytes).end_object();
     out.member("predicted_allocated_bytes", p.predicted_allocated_bytes);
-    out.member("events_identical", p.events_identical).end_object();
+    out.member("events_identical", p.events_identical);
+    write_optional(out, "nccl_bytes", p.nccl_bytes);
+    out.end_object();
   }
   out.end_array();
 }

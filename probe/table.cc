@@ -164,14 +164,15 @@ std::string ranks_table(const RanksOfRun& ranks) {
            ranks.place.rank, ranks.place.world);
   }
   if (ranks.peaks.empty()) return out;
-  append(out, "\n%-6s %16s %16s %14s %16s   %s\n", "rank", "predicted", "measured", "difference", "reserved", "events");
+  append(out, "\n%-6s %16s %16s %14s %16s %12s   %s\n", "rank", "predicted", "measured", "difference", "reserved",
+         "NCCL", "events");
   for (std::size_t i = 0; i < ranks.peaks.size(); ++i) {
     const RankPeaks& p = ranks.peaks[i];
     const auto difference =
         static_cast<std::int64_t>(p.allocated_bytes) - static_cast<std::int64_t>(p.predicted_allocated_bytes);
-    append(out, "%-6zu %16s %16s %12" PRId64 " B %16s   %s\n", i, human_bytes(p.predicted_allocated_bytes).c_str(),
+    append(out, "%-6zu %16s %16s %12" PRId64 " B %16s %12s   %s\n", i, human_bytes(p.predicted_allocated_bytes).c_str(),
            human_bytes(p.allocated_bytes).c_str(), difference, human_bytes(p.reserved_bytes).c_str(),
-           p.events_identical ? "identical" : "different");
+           p.nccl_bytes ? human_bytes(*p.nccl_bytes).c_str() : "-", p.events_identical ? "identical" : "different");
   }
   return out;
 }

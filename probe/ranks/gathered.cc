@@ -12,16 +12,22 @@
 namespace ledger {
 namespace {
 
-constexpr std::size_t kNumbers = 6;
+constexpr std::size_t kNumbers = 7;
+constexpr std::uint64_t kNone = ~std::uint64_t{0};
 using Numbers = std::array<std::uint64_t, kNumbers>;  // of RankPeaks, in its order
 
 Numbers numbers_of(const RankPeaks& p) {
-  return {p.tensor_bytes,   p.workspace_bytes,           p.allocated_bytes,
-          p.reserved_bytes, p.predicted_allocated_bytes, p.events_identical ? 1u : 0u};
+  return {p.tensor_bytes,
+          p.workspace_bytes,
+          p.allocated_bytes,
+          p.reserved_bytes,
+          p.predicted_allocated_bytes,
+          p.events_identical ? 1u : 0u,
+          p.nccl_bytes.value_or(kNone)};
 }
 
 RankPeaks peaks_from(const Numbers& n) {
-  return {n[0], n[1], n[2], n[3], n[4], n[5] != 0};
+  return {n[0], n[1], n[2], n[3], n[4], n[5] != 0, n[6] == kNone ? std::nullopt : std::optional(n[6])};
 }
 
 RankBuffer bytes_at(void* data, std::size_t bytes) {
@@ -70,9 +76,14 @@ std::uint64_t RanksOfRun::worst() const {
   return static_cast<std::uint64_t>(std::max_element(peaks.begin(), peaks.end(), less) - peaks.begin());
 }
 
-RankPeaks peaks_of(const Prediction& prediction, const Replay& measured) {
-  return {measured.peak_tensor_bytes,   measured.peak_workspace_bytes,          measured.peak_allocated_bytes,
-          measured.peak_reserved_bytes, prediction.replay.peak_allocated_bytes, identical(prediction.replay, measured)};
+RankPeaks peaks_of(const Prediction& prediction, const Replay& measured, std::optional<Bytes> nccl_bytes) {
+  return {measured.peak_tensor_bytes,
+          measured.peak_workspace_bytes,
+          measured.peak_allocated_bytes,
+          measured.peak_reserved_bytes,
+          prediction.replay.peak_allocated_bytes,
+          identical(prediction.replay, measured),
+          nccl_bytes};
 }
 
 bool gather_results(Communicator& ranks, const RankPeaks& own, std::vector<RankPeaks>& all,

@@ -1,6 +1,7 @@
 // gathered.h - what all ranks of a run must have in common before it, and tell each other after it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct RankPeaks {
   Bytes tensor_bytes = 0, workspace_bytes = 0, allocated_bytes = 0, reserved_bytes = 0;
   Bytes predicted_allocated_bytes = 0;
   bool events_identical = false;
+  std::optional<Bytes> nccl_bytes;  // what NCCL took of its GPU; none on the host
 };
 
 // The ranks of a run, as files and tables tell them.
@@ -29,7 +31,7 @@ struct RanksOfRun {
   std::uint64_t worst() const;  // the rank that allocated most, first of equals
 };
 
-RankPeaks peaks_of(const Prediction& prediction, const Replay& measured);
+RankPeaks peaks_of(const Prediction& prediction, const Replay& measured, std::optional<Bytes> nccl_bytes = {});
 
 // Every rank's peaks, and in `losses` the mean over ranks. False when a rank was lost meanwhile.
 bool gather_results(Communicator& ranks, const RankPeaks& own, std::vector<RankPeaks>& all,

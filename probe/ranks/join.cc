@@ -35,7 +35,7 @@ Joined join_ranks(const RankChoice& choice, const Plan& plan, double timeout_s) 
 }
 
 RanksOfRun leave_ranks(Communicator& ranks, const RankChoice& choice, const Prediction& prediction,
-                       MeasuredResult& result) {
+                       MeasuredResult& result, std::optional<Bytes> nccl_bytes) {
   RanksOfRun all{choice.place, choice.stand_in, {}};
   if (choice.place.world == 1) return all;
   if (choice.stand_in) {  // numbers made of copies mean nothing
@@ -47,7 +47,7 @@ RanksOfRun leave_ranks(Communicator& ranks, const RankChoice& choice, const Pred
     ranks.abort(why_ended(all, result));
     return all;
   }
-  if (!gather_results(ranks, peaks_of(prediction, result.replay), all.peaks, result.losses)) {
+  if (!gather_results(ranks, peaks_of(prediction, result.replay, nccl_bytes), all.peaks, result.losses)) {
     all.peaks.clear();
     result.status = RunStatus::error;
     result.failure = RunFailure{ranks.failure(), 0, kNoStorage};

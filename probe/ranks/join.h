@@ -20,9 +20,9 @@ struct Joined {
 // Waits for the others up to `timeout_s`; a stand-in waits for nobody.
 Joined join_ranks(const RankChoice& choice, const Plan& plan, double timeout_s);
 
-// After the run: gathers what all measured, into `result` the losses' mean over ranks; or tells the others why it
-// ended.
+// After the run: gathers what all measured (`nccl_bytes` of this rank's GPU, none on the host), into `result` the
+// losses' mean over ranks; or tells the others why it ended.
 RanksOfRun leave_ranks(Communicator& ranks, const RankChoice& choice, const Prediction& prediction,
-                       MeasuredResult& result);
+                       MeasuredResult& result, std::optional<Bytes> nccl_bytes);
 
 }  // namespace ledger

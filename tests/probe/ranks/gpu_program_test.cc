@@ -102,11 +102,18 @@ TEST_P(PlansOnGpus, TrainAsRanksOnTheHostDo) {
     EXPECT_GT(loss, 1);
     EXPECT_NEAR(at(on_gpus, step).as_real().value_or(0), loss, 2e-3 * loss) << step;
   }
+  const Bytes nccl_bytes =
+      number(on_gpus, "device_memory.nccl.init_bytes") + number(on_gpus, "device_memory.nccl.connect_bytes");
+  bool of_the_file = false;
   for (std::uint64_t rank = 0; rank < GetParam().world; ++rank) {
     const std::string row = "ranks." + std::to_string(rank);
     EXPECT_TRUE(at(on_gpus, row + ".events_identical").as_bool().value_or(false));
     EXPECT_EQ(number(on_gpus, row + ".peaks.reserved_bytes"), number(on_host, row + ".peaks.reserved_bytes"));
+    EXPECT_GE(number(on_gpus, row + ".nccl_bytes"), 30 * kMiB) << "a communicator and its first call";
+    of_the_file |= number(on_gpus, row + ".nccl_bytes") == nccl_bytes;
+    EXPECT_TRUE(at(on_host, row + ".nccl_bytes").is_null());
   }
+  EXPECT_TRUE(of_the_file) << "one of the rows is the rank that the rest of the file is of";
   EXPECT_EQ(text(on_gpus, "environment.device"), "cuda");
   EXPECT_EQ(number(on_gpus, "environment.nccl"), 22809u);
   EXPECT_TRUE(at(on_gpus, "environment.world.emulated").is_null());
@@ -204,6 +211,14 @@ TEST_F(RanksOnGpus, AreRefusedAScheduleWhoseMessagesWouldWaitForEachOther) {
   for (const Outcome& one : ranks({4, megatron + "--pp 4 --pipeline-schedule interleaved --device cuda"})) {
     EXPECT_EQ(one.code, 2);
     EXPECT_NE(one.err.find("--device host"), std::string::npos) << one.err;
+  }
+}
+
+TEST_F(RanksOnGpus, AreRefusedSequencesThatRanksShare) {
+  const std::string megatron = "--model cut.json --stack megatron --precision megatron-bf16 --seq 8 --cp 2 ";
+  for (const Outcome& one : ranks({2, megatron + "--device cuda"})) {
+    EXPECT_EQ(one.code, 2);
+    EXPECT_NE(one.err.find("(--cp) run on the CPU (--device host)"), std::string::npos) << one.err;
   }
 }
 
