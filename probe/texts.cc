@@ -262,12 +262,10 @@ constexpr Reason kReasons[] = {
      "under DeepSpeed precision bf16 (or amp-bf16) and amp-fp16 are modelled: the engine casts the model to 16 bits, "
      "and "
      "nothing runs under autocast"},
-    {"zero3_expert_adapters_not_modelled",
-     "adapters of experts under ZeRO-3 are not modelled; ZeRO-2 is"},
+    {"zero3_expert_adapters_not_modelled", "adapters of experts under ZeRO-3 are not modelled; ZeRO-2 is"},
     {"offload_steps_with_adam", "an offloaded optimizer is DeepSpeedCPUAdam; use adamw_fused"},
     {"params_offload_needs_zero3", "DeepSpeed offloads parameters in stage 3 only; use zero 3, or offload optimizer"},
-    {"sharded_4_bit_not_modelled",
-     "sharded 8-bit weights are not modelled; use DDP or ZeRO-2, or 4 bits"},
+    {"sharded_4_bit_not_modelled", "sharded 8-bit weights are not modelled; use DDP or ZeRO-2, or 4 bits"},
     {"sharded_4_bit_wants_one_dtype",
      "4-bit weights are sharded as numbers of the dtype that everything else has: param_dtype bf16"},
     {"fsdp_has_a_mixed_precision_of_its_own",

@@ -97,9 +97,10 @@ struct ShardedChoice {
   StepTime time{};
 };
 
-// What the host's bus and its processor take of a step is not computed: such plans come last.
+// What the host's bus and its processor take of a step is not computed: such plans come last, and last of all those
+// whose weights travel in every pass.
 bool ends_earlier(const ShardedChoice& a, const ShardedChoice& b) {
-  if (on_host(a.engine) != on_host(b.engine)) return on_host(b.engine);
+  if (a.engine.offload != b.engine.offload) return a.engine.offload < b.engine.offload;
   if (a.time.seconds() != b.time.seconds()) return a.time.seconds() < b.time.seconds();
   return a.time.data_bytes < b.time.data_bytes;
 }

@@ -46,9 +46,8 @@ bool sends(OpKind op) {
 // What is copied to and from host memory, and what is computed there: not the GPU's time.
 bool reaches_host(const Trace& trace, const Run& run) {
   const View* const view = &trace.views[run.first_view];
-  return std::any_of(view, view + run.input_count() + run.outputs, [&](const View& one) {
-    return one.storage != kNoStorage && trace.storages[one.storage].on_host;
-  });
+  return std::any_of(view, view + run.input_count() + run.outputs,
+                     [&](const View& one) { return one.storage != kNoStorage && trace.storages[one.storage].on_host; });
 }
 
 // A causal kernel skips half of the scores (step_time.h counts so, too).

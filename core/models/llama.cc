@@ -73,9 +73,8 @@ UnitId unit_of(const ModelOptions& options, std::size_t layer) {
 Liger liger_of(const ModelConfig& config, const ModelOptions& options) {
   const std::string& type = config.model_type;
   const bool gemma3 = type == "gemma3_text";
-  return {.on = options.liger,
-          .norms_in_place = type != "gemma2" && !gemma3 && type != "olmo2",
-          .norms_of_heads = gemma3};
+  return {
+      .on = options.liger, .norms_in_place = type != "gemma2" && !gemma3 && type != "olmo2", .norms_of_heads = gemma3};
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ struct Norm {
   Tensor weight;  // [h]; none where the kind has no parameters
   Tensor bias;    // nn.LayerNorm's
   double eps = 1e-6;
-  bool liger = false;           // LigerRMSNorm in its place
-  bool liger_in_place = true;   // its backward writes over the gradient that comes
+  bool liger = false;          // LigerRMSNorm in its place
+  bool liger_in_place = true;  // its backward writes over the gradient that comes
 
   static Norm make(ModuleBuilder& builder, const std::string& path, const char* name, NormKind kind, Dim size,
                    double eps);

@@ -256,7 +256,7 @@ Rotary RotaryEmbedding::forward(const Tensor& x, const Tensor& position_ids, con
   const Tensor emb = repeated(style, freqs, dims);
   const Tensor cos = ledger::cos(emb) * 1.0;  // attention_scaling
   const Tensor sin = ledger::sin(emb) * 1.0;
-  if (style == RotaryStyle::wide) return {cos, sin, {}, Tensor()};
+  if (style == RotaryStyle::wide) return {cos, sin, {}, inv_freq};
   Tensor cast = to(cos, x.dtype());
   return {std::move(cast), to(sin, x.dtype()), {}, inv_freq};
 }

@@ -6,10 +6,10 @@
 // A flat parameter cannot be trained in part. With adapters PEFT therefore turns use_orig_params off and wraps every
 // trainable leaf, lora_A and lora_B, in a unit of its own (peft/utils/other.py, fsdp_auto_wrap_policy); units without a
 // trained parameter give their weights up when the gradient of their input is there.
-// Offloaded, each gathering brings the shard to the GPU first, in its own dtype where it is cast there; reduced gradients
-// are copied back as they come and stay on the GPU until backward ends; clipping and the optimizer's step are the host's.
-// Not here: record_stream(), and limit_all_gathers, which holds back the CPU, not memory in this order of events. In
-// the first forward pass alone PEFT sees leaves in their shards' dtype and casts their input to it and back.
+// Offloaded, each gathering brings the shard to the GPU first, in its own dtype where it is cast there; reduced
+// gradients are copied back as they come and stay on the GPU until backward ends; clipping and the optimizer's step are
+// the host's. Not here: record_stream(), and limit_all_gathers, which holds back the CPU, not memory in this order of
+// events. In the first forward pass alone PEFT sees leaves in their shards' dtype and casts their input to it and back.
 #pragma once
 
 #include <map>

@@ -89,7 +89,7 @@ class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
   MakeStep make_step_;
   PartitionedParameters parameters_;
   std::vector<ModuleId> running_;  // FWD_MODULE_STACK, without those that stand for units
-  ModuleId root_[2] = {};  // the language model, and the decoder in it
+  ModuleId root_[2] = {};          // the language model, and the decoder in it
   std::vector<ModuleId> layers_;
   std::vector<Param>
       params_;  // trainable, by their order in the model; their elements as DeepSpeed lays them out below

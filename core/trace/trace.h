@@ -85,12 +85,12 @@ struct Run {
 };
 
 enum class EventType : std::uint8_t {
-  alloc,        // id: storage
-  free,         // id: storage
-  run,          // id: running number of the operator; index into Trace::runs when the trace has operands
-  label,        // id: storage; it is `category` from here on
-  mark,         // id: index into Trace::phases; the phase begins here
-  empty_cache,  // torch.cuda.empty_cache(): segments without a live block go back to the driver
+  alloc,          // id: storage
+  free,           // id: storage
+  run,            // id: running number of the operator; index into Trace::runs when the trace has operands
+  label,          // id: storage; it is `category` from here on
+  mark,           // id: index into Trace::phases; the phase begins here
+  empty_cache,    // torch.cuda.empty_cache(): segments without a live block go back to the driver
   alloc_on_host,  // id: storage, on_host; the GPU's allocator hears of neither
   free_on_host,
 };

@@ -54,8 +54,8 @@ bool leaves_gradients_out(const ModelConfig& c, const Recipe& r) {
 
 // Families whose norms, rotary embedding and MLP Liger-Kernel replaces by the modules of trace/liger_ops.h, as its
 // transformers/monkey_patch.py has it. Others get other kernels (mixtures of experts) or none.
-constexpr std::string_view kLigerFamilies[] = {"llama",   "mistral", "qwen2",  "qwen3",       "granite", "smollm3",
-                                               "phi3",    "olmo2",   "gemma",  "gemma2",      "gemma3_text"};
+constexpr std::string_view kLigerFamilies[] = {"llama", "mistral", "qwen2", "qwen3",  "granite",    "smollm3",
+                                               "phi3",  "olmo2",   "gemma", "gemma2", "gemma3_text"};
 
 bool liger_knows(const ModelConfig& c, const Recipe& r) {
   const bool stack = r.stack == Stack::hf || r.stack == Stack::hf_4;

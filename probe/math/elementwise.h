@@ -139,7 +139,7 @@ struct SwigluBackward {
 struct Geglu {
   template <class C>
   LEDGER_HOST_DEVICE C operator()(C gate, C up) const {
-    return GeluTanh{}(gate) * up;
+    return GeluTanh{}(gate)*up;
   }
 };
 

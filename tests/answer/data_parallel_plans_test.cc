@@ -123,8 +123,12 @@ TEST(DataParallelPlans, AreValidFitAndComeQuickestFirst) {
   ASSERT_GE(plans.plans.size(), 2u);
   EXPECT_TRUE(plans.complete);
   double last = 0;
+  Offload offload = Offload::none;
   for (const Plan& plan : plans.plans) {
     const Recipe& r = plan.recipe;
+    EXPECT_GE(r.offload, offload) << "what is offloaded stands behind";
+    if (r.offload != offload) last = 0;
+    offload = r.offload;
     EXPECT_EQ(r.dp * r.batch * r.grad_accum, 64u);
     EXPECT_EQ(r.dp, 8u);
     EXPECT_GE(plan.time.seconds(), last);
