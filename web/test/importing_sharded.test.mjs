@@ -176,6 +176,11 @@ test("accelerate's file for FSDP takes a stage of DeepSpeed away, with its sizes
   assert.deepEqual(readConfiguration('distributed_type: constructor\nnum_processes: 2\n').notModelled, ['distributed_type']);
 });
 
+test('a key that is spelt as a part of a table is named once', () => {
+  const { notRead } = readConfiguration('distributed_type: FSDP\nnum_processes: 2\nfsdp_config.odd: 1\nfsdp_config: {odd: 2}\n');
+  assert.deepEqual(notRead, ['fsdp_config.odd']);
+});
+
 test('a command line of a trainer alone', () => {
   const lora = readConfiguration('python sft.py --model_name_or_path a/b --dtype bfloat16 --use_peft --lora_r 8 --lora_target_modules q_proj k_proj --per_device_train_batch_size 4 --max_length 512 > log');
   assert.deepEqual(lora.recipe, { stack: 'hf', method: 'lora', weights: 'unquantised', precision: 'bf16', autocast: true, checkpointing: 'full', batch: 4, seq: 512, rank: 8, targets: ['q_proj', 'k_proj'] });

@@ -117,6 +117,6 @@ export function readAs(format: Format, file: Values, present: Recipe = {}): Impo
   const known = [...format.rows.map(({ key }) => key), ...(format.modelKeys ?? [])];
   const model = format.model?.(file);
   if (model !== undefined) used.unshift(...(format.modelKeys ?? []).filter((key) => at(file, key) !== undefined));
-  const notRead = Object.keys(file).flatMap((key) => unread(file, key, known));
+  const notRead = [...new Set(Object.keys(file).flatMap((key) => unread(file, key, known)))]; // a key may be spelt as a table's part is
   return { format: format.name, whole: format.whole, recipe, model, config: undefined, used: [...new Set(used)], notModelled: [...new Set(unmodelled)], notRead };
 }
