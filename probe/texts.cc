@@ -250,7 +250,8 @@ constexpr Reason kReasons[] = {
     {"ddp_needs_ranks", "buckets belong to DDP: dp of 2 or more, without FSDP and ZeRO"},
     {"deepspeed_keys_want_a_stage",
      "reduce_bucket_size, prefetch_bucket_size, param_persistence_threshold, max_live_parameters, max_reuse_distance, "
-     "sub_group_size, overlap_comm, reduce_scatter and deepspeed are DeepSpeed's; set zero to 1, 2 or 3, or leave them alone"},
+     "sub_group_size, overlap_comm, reduce_scatter and deepspeed are DeepSpeed's; set zero to 1, 2 or 3, or leave them "
+     "alone"},
     {"fsdp1_cannot_adapt_experts",
      "PEFT reads adapters of experts where FSDP1 has not gathered them: such a step fails; use fsdp 2"},
     {"titan_units_are_fsdp2s", "torchtitan's units are FSDP2's; use units layers with fsdp 1"},

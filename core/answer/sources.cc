@@ -92,6 +92,7 @@ constexpr NameSource kNameSources[] = {
     {"zero.param_partitions", "deepspeed zero/stage3.py _create_fp16_partitions_with_defragmentation"},
     {"zero.params", "deepspeed zero/stage_1_and_2.py flatten_dense_tensors_aligned"},
     {"fsdp.flat_", "pytorch torch/distributed/fsdp/_flat_param.py"},
+    {"pipeline.", "pytorch torch/distributed/pipelining/stage.py"},
     {"zero.", "deepspeed zero/stage_1_and_2.py, stage3.py"},
 };
 

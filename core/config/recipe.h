@@ -95,7 +95,7 @@ struct Recipe {
   Loss loss = Loss::full;
   bool liger = false;  // Liger-Kernel's norms, rotary embedding and SwiGLU; its loss is Loss::fused_linear
   bool compile = false;
-  bool float8 = false;  // linear layers of the decoder layers multiply in float8
+  bool float8 = false;             // linear layers of the decoder layers multiply in float8
   bool float8_all_gather = false;  // and their weights are gathered so
   bool keep_outputs = false;
   std::uint64_t images = 1;                         // of a vision-language model's sequence

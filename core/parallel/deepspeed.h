@@ -1,9 +1,10 @@
 // deepspeed.h - DeepSpeed's ZeRO as one rank lives it, driven as accelerate drives it: initialize(), then for every
 // micro-batch forward and engine.backward(), and engine.step() after the last one of a step.
 //
-// Source: DeepSpeed 0.19.6 (and 0.16.5, where a recipe says deepspeed 0.18.2), runtime/engine.py and runtime/zero/{stage_1_and_2,stage3,config}.py; accelerate
-// accelerator.py (_prepare_deepspeed), transformers integrations/deepspeed.py (trainer_config_finalize).
-// Not here: ZeRO++ (secondary and quantised partitions), MiCS, ZenFlow, NVMe, experts.
+// Source: DeepSpeed 0.19.6 (and 0.16.5, where a recipe says deepspeed 0.18.2), runtime/engine.py and
+// runtime/zero/{stage_1_and_2,stage3,config}.py; accelerate accelerator.py (_prepare_deepspeed), transformers
+// integrations/deepspeed.py (trainer_config_finalize). Not here: ZeRO++ (secondary and quantised partitions), MiCS,
+// ZenFlow, NVMe, experts.
 #pragma once
 
 #include <functional>

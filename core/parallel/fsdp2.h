@@ -21,9 +21,9 @@ class Fsdp2 : public ParameterUnits {
     DType param_dtype = DType::bf16;  // of the gathered parameters, and so of computation and gradients
     DType reduce_dtype = DType::f32;  // of the reduce-scatter
     bool reshard_after_forward = true;
-    bool titan_units = false;    // torchtitan's: embedding alone; norm and head together, not resharded
-    bool offload = false;        // CPUOffloadPolicy: shards, their gradients and the optimizer in host memory
-    UnitId kept_from = kNoUnit;  // this unit and those after it are not given up after forward, nor is the root
+    bool titan_units = false;      // torchtitan's: embedding alone; norm and head together, not resharded
+    bool offload = false;          // CPUOffloadPolicy: shards, their gradients and the optimizer in host memory
+    UnitId kept_from = kNoUnit;    // this unit and those after it are not given up after forward, nor is the root
     bool pipelined = false;        // micro-batch after micro-batch, their gradients summed until reduce_all()
     bool float8_gathered = false;  // matrices of layers are gathered as float8 (torchao's fsdp_pre_all_gather)
   };
@@ -38,8 +38,9 @@ class Fsdp2 : public ParameterUnits {
   void after_forward(UnitId unit, const Tensor& output) override;
   void in_pieces(UnitId unit, Pieces pieces) override;
 
-  // Of a pipeline's stage, torch/distributed/pipelining/stage.py, backward_maybe_with_nosync: after the backward pass of
-  // a micro-batch, and when all are over. Without _root_post_backward_final_callback nothing gives up what was reduced.
+  // Of a pipeline's stage, torch/distributed/pipelining/stage.py, backward_maybe_with_nosync: after the backward pass
+  // of a micro-batch, and when all are over. Without _root_post_backward_final_callback nothing gives up what was
+  // reduced.
   enum class FinalCallback : std::uint8_t { called, missed };
   void end_micro_batch();
   void reduce_all(FinalCallback callback = FinalCallback::called);

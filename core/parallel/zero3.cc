@@ -151,7 +151,8 @@ void Zero3::make_masters() {
       group.step = make_step_();
       if (options_.clones_first) {
         group.master = clone(own);
-        if (own.dtype() != zero::master_dtype(own.dtype())) group.master = to(group.master, zero::master_dtype(own.dtype()));
+        if (own.dtype() != zero::master_dtype(own.dtype()))
+          group.master = to(group.master, zero::master_dtype(own.dtype()));
         continue;
       }
       if (own.dtype() == zero::master_dtype(own.dtype())) {

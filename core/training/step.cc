@@ -203,10 +203,9 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
     const std::uint64_t stage = mesh_of(recipe).place(options.rank, Axis::pipeline);
     return trace_megatron(config, recipe, stage, megatron_run(options));
   }
-  std::uint64_t layers =
-      config.architecture == Architecture::plain
-          ? config.layers.size()
-          : plus(config.num_hidden_layers, plus(config.t5.decoder_layers, config.vision.layers));
+  std::uint64_t layers = config.architecture == Architecture::plain
+                             ? config.layers.size()
+                             : plus(config.num_hidden_layers, plus(config.t5.decoder_layers, config.vision.layers));
   const bool titan_chunks = is_torchtitan(recipe.stack) && recipe.loss == Loss::chunked;
   const std::uint64_t tokens = times(recipe.batch, recipe.seq);
   const std::uint64_t chunks =

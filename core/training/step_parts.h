@@ -1,5 +1,5 @@
-// step_parts.h - what the loop of a plain script and that of a pipeline have in common: a recipe as the model and whoever
-// shards it are told it.
+// step_parts.h - what the loop of a plain script and that of a pipeline have in common: a recipe as the model and
+// whoever shards it are told it.
 #pragma once
 
 #include <vector>

@@ -15,8 +15,7 @@ namespace {
 // Turns of one kind: groups of as many micro-batches as a round has, through one of the rank's stages after the other.
 PipelineTurn turn_of(bool backward, std::uint64_t count, std::uint64_t stages, std::uint64_t round) {
   const std::uint64_t place = count / round % stages;
-  return {backward, backward ? stages - 1 - place : place,
-          count / times(round, stages) * round + count % round};
+  return {backward, backward ? stages - 1 - place : place, count / times(round, stages) * round + count % round};
 }
 
 // PipelineStage.

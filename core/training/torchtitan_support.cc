@@ -92,7 +92,8 @@ constexpr Refusal kTorchtitanRefusals[] = {
     {"pipeline_schedule", "torchtitan_interleaving",
      [](const ModelConfig&, const Recipe& r) {
        return r.pipeline_schedule == PipelineSchedule::interleaved &&
-              (r.pp == 1 || !titan_version(r.stack)->interleaves || pipeline_turns(0, r.pp, 2, r.micro_batches).empty());
+              (r.pp == 1 || !titan_version(r.stack)->interleaves ||
+               pipeline_turns(0, r.pp, 2, r.micro_batches).empty());
      }},
 };
 

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/answer/sources.h"
 #include "core/models/torchtitan.h"
 #include "core/parallel/mesh_of.h"
 
@@ -129,6 +130,12 @@ TEST(TitanPipeline, ReceivesIntoMemoryOfEveryMicroBatch) {
   EXPECT_EQ(made_as(traced(recipe, 0), "pipeline.received"), 5 * kMessage);      // gradients
   EXPECT_EQ(made_as(traced(recipe, 1), "pipeline.received"), 2 * 5 * kMessage);  // and activations
   EXPECT_EQ(made_as(traced(recipe, 3), "pipeline.received"), 5 * kMessage);
+}
+
+TEST(TitanPipeline, SaysWhereBuffersComeFrom) {
+  const char* const source =
+      source_of("pipeline.received", Category::communication, OpKind::receive, pipeline(Stack::torchtitan));
+  EXPECT_NE(std::string(source).find("pipelining/stage.py"), std::string::npos);
 }
 
 TEST(TitanPipeline, KeepsOutputsAsTheReleaseDoes) {
