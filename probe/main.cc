@@ -168,7 +168,7 @@ std::string not_for_gpus(const Recipe& recipe, const RankChoice& choice) {
     return "ranks that share sequences (--cp) run on the CPU (--device host), and are predicted (--dry-run).";
   const bool ring = recipe.pp > 1 && recipe.pipeline_schedule == PipelineSchedule::interleaved;
   if (!ring || choice.stand_in) return "";
-  return "ranks on GPUs run Megatron's 1F1B schedule; the interleaved one runs on the CPU (--device host), and is "
+  return "ranks on GPUs run the 1F1B schedule; the interleaved one runs on the CPU (--device host), and is "
          "predicted (--dry-run).";
 }
 

@@ -14,8 +14,9 @@ namespace {
 
 // Turns of one kind: groups of as many micro-batches as a round has, through one of the rank's stages after the other.
 PipelineTurn turn_of(bool backward, std::uint64_t count, std::uint64_t stages, std::uint64_t round) {
-  const std::uint64_t place = count / round % stages;
-  return {backward, backward ? stages - 1 - place : place, count / times(round, stages) * round + count % round};
+  const std::uint64_t place = count / round % stages, stage = backward ? stages - 1 - place : place;
+  const std::uint64_t micro_batch = count / times(round, stages) * round + count % round;
+  return {backward, static_cast<std::size_t>(stage), static_cast<std::size_t>(micro_batch)};
 }
 
 // PipelineStage.
@@ -62,7 +63,7 @@ class TitanStage {
       input.clear_grad();
   }
 
-  Tensor forward(std::uint64_t micro_batch, const Tensor& tokens) {
+  Tensor forward(std::size_t micro_batch, const Tensor& tokens) {
     if (!is_first()) receive(inputs_[micro_batch], index_ - 1, 0);
     Tensor output = model_->forward_part(is_first() ? tokens : inputs_[micro_batch]);
     const bool kept = version_.pipeline_outputs == TitanOutputs::every_stage ||
@@ -76,7 +77,7 @@ class TitanStage {
   Tensor loss(const Tensor& output, const Tensor& labels) const { return model_->loss_of(output, labels); }
 
   // backward_one_chunk: its names hold the stage's output until the pass is over. `loss`: of the last stage.
-  void backward(std::uint64_t micro_batch, const Tensor& loss, Tape::Pass pass) {
+  void backward(std::size_t micro_batch, const Tensor& loss, Tape::Pass pass) {
     const Tensor output = std::move(forward_cache_[micro_batch]);
     const Tape::Scope scope(tape_, "loss");
     const Tape::In in(tape_, Category::logits);
@@ -202,7 +203,7 @@ class TitanLoop {
   }
 
   // torch.tensor_split.
-  Tensor rows_of(const Tensor& all, std::uint64_t micro_batch) const {
+  Tensor rows_of(const Tensor& all, std::size_t micro_batch) const {
     return slice(all, 0, times(micro_batch, recipe_.batch), {recipe_.batch, Sym::b});
   }
 

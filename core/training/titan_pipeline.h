@@ -6,6 +6,7 @@
 // v0.1.0, distributed/pipeline_parallel.py in v0.2.2.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,8 +20,8 @@ class Tape;
 // One pass of a micro-batch through one of a rank's stages.
 struct PipelineTurn {
   bool backward = false;
-  std::uint64_t stage = 0;  // of this rank's
-  std::uint64_t micro_batch = 0;
+  std::size_t stage = 0;  // of this rank's
+  std::size_t micro_batch = 0;
   bool operator==(const PipelineTurn&) const = default;
 };
 
