@@ -53,6 +53,13 @@ Bytes physical_memory() {
   return pages > 0 && page > 0 ? times(static_cast<Bytes>(pages), static_cast<Bytes>(page)) : kOverflow;
 }
 
+// torchtitan's experts take turns, too, place by place of a rank's sequences.
+std::string part_of_torchtitan_not_run(const ModelConfig& config, const Recipe& recipe) {
+  if (config.moe.experts == 0 || recipe.batch * recipe.seq * config.moe.per_token % config.moe.experts == 0) return "";
+  return "experts that get unequal numbers of tokens are predicted only: " + std::to_string(config.moe.experts) +
+         " experts must divide batch times seq times " + std::to_string(config.moe.per_token) + ".";
+}
+
 // What of Megatron's step is a size alone, or would not be computed as it is there.
 std::string part_of_megatron_not_run(const ModelConfig& config, const Recipe& recipe) {
   if (recipe.attention == Attention::eager)
@@ -76,6 +83,9 @@ std::string not_playable(const Prediction& p, const std::string& device) {
   if (p.recipe.stack == Stack::course) return "--stack course is arithmetic, not a program: it cannot run.";
   if (p.recipe.stack == Stack::megatron) {
     if (const std::string why = part_of_megatron_not_run(p.config, p.recipe); !why.empty()) return why;
+  }
+  if (is_torchtitan(p.recipe.stack)) {
+    if (const std::string why = part_of_torchtitan_not_run(p.config, p.recipe); !why.empty()) return why;
   }
   const auto skips = [](const std::string& phase) { return phase.starts_with(kSkippedPhase); };
   if (std::any_of(p.trace.phases.begin(), p.trace.phases.end(), skips)) {

@@ -47,7 +47,8 @@ constexpr Reason kReasons[] = {
     {"decoder_seq_needs_an_encoder", "only an encoder-decoder reads two lengths; leave decoder_seq at 0"},
     {"encoder_decoder_checkpoints_in_full", "an encoder-decoder is modelled with checkpointing none or full"},
     {"selective_experts_not_modelled",
-     "selective checkpointing is not modelled for mixtures of experts; use full checkpointing"},
+     "selective checkpointing of mixtures of experts is modelled for torchtitan's stacks alone; use full "
+     "checkpointing"},
     {"seq_beyond_positions", "the model has no position embeddings beyond max_position_embeddings"},
     {"old_modules_not_modelled", "of transformers 4, only Llama, Mistral, Qwen 2 and Qwen 3 are modelled"},
     {"changed_logits_not_modelled",
@@ -128,8 +129,9 @@ constexpr Reason kReasons[] = {
     {"torchtune_checkpointing_not_modelled", "of torchtune's checkpointing, none and full are modelled"},
     {"torchtune_loss_not_modelled", "of torchtune's losses, full and chunked (CEWithChunkedOutputLoss) are modelled"},
     {"torchtitan_builds_llama_and_qwen3",
-     "of torchtitan's models, Llama 3 and (since 0.2) dense Qwen 3 are modelled: no biases, Llama's heads make up the "
-     "hidden size"},
+     "of torchtitan's models, Llama 3 and (since 0.2) Qwen 3 and DeepSeek V3 are modelled: no biases, Llama's heads "
+     "make "
+     "up the hidden size, all of Qwen's layers have experts or none has"},
     {"torchtitan_trains_in_full", "torchtitan pretrains: method full, weights unquantised"},
     {"torchtitan_precisions",
      "torchtitan computes in bf16 or fp32: precision fp32 (with or without fsdp), bf16 or, on one GPU, amp-bf16"},
@@ -166,6 +168,12 @@ constexpr Reason kReasons[] = {
      "rounds: as many as pp goes whole into them must divide them"},
     {"float8_all_gather_wants_compiled_float8",
      "float8_all_gather is modelled with float8, compile and fsdp 2 that gathers in bf16"},
+    {"torchtitan_experts_by_data_alone",
+     "torchtitan's mixtures of experts are modelled with data and expert parallelism alone: leave tp, cp and pp at 1 and "
+     "offload at none"},
+    {"torchtitan_ep_shards", "torchtitan's expert parallelism goes with FSDP's shards; set fsdp to 2"},
+    {"torchtitan_cuts_experts_apart",
+     "with more ranks (dp) than experts in a layer torchtitan shards each expert's rows, which is not modelled"},
     {"float8_not_modelled",
      "float8 is modelled for the torchtitan stacks alone; uncompiled, without autocast and tensor parallelism"},
     {"chunks_need_a_token_each", "torchtune cuts each sequence into 8 chunks, which need a token each"},

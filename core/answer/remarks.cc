@@ -78,6 +78,10 @@ constexpr Remark kNotModelled[] = {
        return p.recipe.stack == Stack::megatron && exchanging_ranks(p.recipe) != p.recipe.cp;
      }},
     {"router_imbalance", [](const Prediction& p) { return p.recipe.ep > 1; }},
+    {"flex_attention",
+     [](const Prediction& p) {
+       return is_torchtitan(p.recipe.stack) && p.config.style.projections == Projections::latent;
+     }},
     {"pipeline_tensors_awaiting_collection",
      [](const Prediction& p) { return p.stages.size() > 1 && p.recipe.stack == Stack::megatron; }},
     {"svd_workspace", [](const Prediction& p) { return steps_with(p, Optimizer::galore_adamw); }},

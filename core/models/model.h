@@ -65,6 +65,7 @@ struct ModelOptions {
   bool float8 = false;           // products of decoder layers
   std::uint64_t tp = 1, cp = 1;  // ranks that share every matrix, and every sequence, as the stack has them do it
   std::uint64_t tp_rank = 0, cp_rank = 0;  // which of them it is
+  std::uint64_t ep = 1, ep_rank = 0;       // ranks that have other experts
   bool cp_gathers = true;                  // keys and values go around by an all-gather, not from rank to rank
   ParameterUnits* units = nullptr;         // who spreads the parameters over GPUs, if anybody does; outlives the model
   std::uint64_t units_before = 0;          // layers of an encoder before the decoder's, each a unit

@@ -7,6 +7,10 @@
 namespace ledger {
 namespace {
 
+bool norms_heads(const ModelConfig& config) {
+  return config.qk_norm || config.style.qk_norm == QkNorm::head;
+}
+
 // What one of `tp` x `cp` ranks has: apply_tp cuts heads, width and vocabulary, context_parallel() the sequence.
 DecoderDims local_dims(const ModelConfig& config, const ModelOptions& options) {
   DecoderDims dims = dims_of(config, options);
@@ -24,7 +28,8 @@ DecoderDims local_dims(const ModelConfig& config, const ModelOptions& options) {
 
 TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, const ModelOptions& options,
                                      const TitanPart& part)
-    : version_(*titan_version(options.stack)),
+    : config_(&config),
+      version_(*titan_version(options.stack)),
       part_(part),
       eps_(config.rms_norm_eps),
       dims_(local_dims(config, options)),
@@ -33,8 +38,10 @@ TorchtitanDecoder::TorchtitanDecoder(Tape& tape, const ModelConfig& config, cons
       options_(options),
       names_(names_of(config, options.stack)),
       rope_theta_(config.rope_theta),
-      complex_rope_(!config.qk_norm),
-      qk_norm_(config.qk_norm) {
+      complex_rope_(!norms_heads(config)),
+      qk_norm_(norms_heads(config)),
+      latent_(config.style.projections == Projections::latent),
+      compiles_layers_(options.compile && config.moe.experts == 0) {
   ModuleBuilder builder(tape, options.weights, options.linears, options.units);
   tape.trace().rope = config.rope;
   if (part.embedding) {
@@ -103,21 +110,22 @@ TorchtitanDecoder::Layer TorchtitanDecoder::make_layer(ModuleBuilder& builder, s
   {
     const Tape::Scope scope(builder.tape(), names_.attention);
     const std::string at = path + names_.attention + ".";
-    if (qk_norm_) layer.q_norm = make_norm(builder, at, names_.q_norm, dims_.d, options_.compile);
-    if (qk_norm_) layer.k_norm = make_norm(builder, at, names_.k_norm, dims_.d, options_.compile);
-    layer.q = Linear::make(builder, at, names_.q, dims_.h, dims_.q_dim, false);
-    layer.k = Linear::make(builder, at, names_.k, dims_.h, dims_.kv_dim, false);
-    layer.v = Linear::make(builder, at, names_.v, dims_.h, dims_.kv_dim, false);
-    layer.o = Linear::make(builder, at, names_.o, dims_.q_dim, dims_.h, false);
+    latent_ ? make_latent(builder, at, layer) : make_attention(builder, at, layer);
   }
-  layer.feed_forward = FeedForward::make(builder, path, ModelConfig{}, names_, dims_.h, dims_.ffn);
+  if (config_->moe.experts != 0 && config_->moe.layers[index]) {
+    const UnitId own = kFirstLayerUnit + static_cast<UnitId>(index);
+    layer.experts.emplace(*config_, options_, version_.experts);
+    layer.experts->make(builder, path, dims_, own, own + static_cast<UnitId>(config_->num_hidden_layers));
+  } else {
+    layer.feed_forward = FeedForward::make(builder, path, ModelConfig{}, names_, dims_.h, dims_.ffn);
+  }
   if (options_.float8 && !options_.compile) {
     FeedForward& feed = layer.feed_forward;
     for (Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.o, &feed.gate, &feed.up, &feed.down})
       linear->product = version_.keeps_float8 ? Product::float8_keeping_weight : Product::float8;
   }
-  layer.attention_norm = make_norm(builder, path, names_.input_norm, dims_.h, options_.compile);
-  layer.ffn_norm = make_norm(builder, path, names_.attention_norm, dims_.h, options_.compile);
+  layer.attention_norm = make_norm(builder, path, names_.input_norm, dims_.h, compiles_layers_);
+  layer.ffn_norm = make_norm(builder, path, names_.attention_norm, dims_.h, compiles_layers_);
   return layer;
 }
 
@@ -136,7 +144,7 @@ Tensor TorchtitanDecoder::feed(const Layer& layer, const Tensor& x) const {
   const FeedForward& m = layer.feed_forward;
   const Tape::Scope scope(x.tape(), m.name);
   Tensor hidden;
-  if (options_.compile) {
+  if (compiles_layers_) {
     const Tensor gate = m.gate.forward(x);
     const Tensor up = m.up.forward(x);
     hidden = compiled::swiglu(gate, up);
@@ -154,14 +162,14 @@ Tensor TorchtitanDecoder::run_layer(const Layer& layer, const Tensor& x) const {
     Tensor attended;
     {
       const Tensor normed = layer.attention_norm.forward(x);
-      attended = attend_to(layer, whole(normed));
+      attended = latent_ ? attend_latent(layer, normed) : attend_to(layer, whole(normed));
     }
     h = x + attended;
   }
   Tensor fed;
   {
     const Tensor normed = layer.ffn_norm.forward(h);
-    fed = feed(layer, whole(normed));
+    fed = layer.experts ? layer.experts->forward(normed) : feed(layer, whole(normed));
   }
   return h + fed;
 }
@@ -173,7 +181,10 @@ Tensor TorchtitanDecoder::run_layer(const Layer& layer, const Tensor& x) const {
 // backward half reads.
 Keep TorchtitanDecoder::kept() const {
   if (options_.checkpointing == Checkpointing::full) return {};
-  return {true, true, version_.cudnn_kept, true, options_.compile, true, version_.lists_abs};
+  Keep kept{true, true, version_.cudnn_kept, true, compiles_layers_, true, version_.lists_abs};
+  kept.batched = false;
+  kept.exchanged = latent_;  // DeepSeek V3's list alone
+  return kept;
 }
 
 // fully_shard's hooks are on the CheckpointWrapper: a recomputation does not run them again.

@@ -1,17 +1,19 @@
-// torchtitan.h - a decoder as torchtitan writes it: Llama 3 and dense Qwen 3, release by release.
+// torchtitan.h - a decoder as torchtitan writes it: Llama 3, Qwen 3 and DeepSeek V3, release by release.
 //
-// Source: torchtitan models/{llama3,qwen3}/model/model.py, models/attention.py, components/loss.py,
+// Source: torchtitan models/{llama3,qwen3,deepseek_v3}/model/model.py, models/attention.py, components/loss.py,
 // distributed/activation_checkpoint.py and models/llama3/infra/parallelize.py at v0.2.2, and the same in v0.1.0; before
 // it models/llama/model.py, models/norms.py and parallelisms/parallelize_llama.py. Scopes follow Python's, as in
 // llama.h.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/models/decoder_dims.h"
 #include "core/models/dtensor.h"
 #include "core/models/feed_forward.h"
+#include "core/models/torchtitan_experts.h"
 
 namespace ledger {
 
@@ -45,6 +47,8 @@ struct TitanVersion {
   // The last unit's input of a reduce-scatter stays until the next step's first (pytorch/pytorch#144535, January 2025).
   bool keeps_reduced;
   bool interleaves;  // by the timetable that is modelled: PipelineScheduleMulti, without all-gathers of its own
+  bool models_experts;
+  TitanExperts::Form experts;
 };
 
 // nullptr: `stack` is another's.
@@ -81,10 +85,13 @@ class TorchtitanDecoder : public Model {
     TitanNorm kind = TitanNorm::fused;
     Tensor forward(const Tensor& x) const;
   };
-  struct Layer {  // TransformerBlock
-    Linear q, k, v, o;
-    Norm q_norm, k_norm;  // Qwen 3's
+  // TransformerBlock. Of latent attention q is wq or, behind wq_a, wq_b, k and v are wkv_a and wkv_b, and what is
+  // normed are not heads but what is between the products.
+  struct Layer {
+    Linear q_a, q, k, v, o;
+    Norm q_norm, k_norm;  // Qwen 3's and DeepSeek V3's
     FeedForward feed_forward;
+    std::optional<TitanExperts> experts;  // in its place
     Norm attention_norm, ffn_norm;
   };
   struct Heads {
@@ -94,6 +101,8 @@ class TorchtitanDecoder : public Model {
   Norm make_norm(ModuleBuilder& builder, const std::string& path, const char* name, Dim size, bool compiled) const;
   Layer make_layer(ModuleBuilder& builder, std::size_t index) const;
   void make_head(ModuleBuilder& builder, bool tied);
+  void make_attention(ModuleBuilder& builder, const std::string& at, Layer& layer) const;
+  void make_latent(ModuleBuilder& builder, const std::string& at, Layer& layer) const;
   void make_rope_cache(Tape& tape);
   Tensor own_tokens(const Tensor& whole, int dim) const;
   void take_own_places(Tape& tape);
@@ -108,14 +117,17 @@ class TorchtitanDecoder : public Model {
   Tensor call_layer(std::size_t index, const Tensor& x) const;
   Tensor run_layer(const Layer& layer, const Tensor& x) const;
   Tensor attend_to(const Layer& layer, const Tensor& x) const;
+  Tensor attend_latent(const Layer& layer, const Tensor& x) const;
   Tensor feed(const Layer& layer, const Tensor& x) const;
   Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v) const;
+  Tensor rotate_part(const Tensor& x) const;
   Heads rotate_complex(const Tensor& q, const Tensor& k) const;
   Heads rotate_halves(const Tensor& q, const Tensor& k) const;
   Tensor cross_entropy(const Tensor& pred, const Tensor& labels, Reduction reduction) const;
   Tensor loss_of_logits_by_chunks(const Tensor& pred) const;
   Tensor loss_by_chunks(const Tensor& hidden) const;
 
+  const ModelConfig* config_;
   const TitanVersion& version_;
   TitanPart part_;
   double eps_;
@@ -127,6 +139,8 @@ class TorchtitanDecoder : public Model {
   double rope_theta_;
   bool complex_rope_;  // Llama's; Qwen 3 turns halves by cosine and sine
   bool qk_norm_;
+  bool latent_;           // DeepSeek's attention
+  bool compiles_layers_;  // and not the loss alone
   // A buffer: freqs_cis as pairs [s, d], or cosine and sine [s, 2 d]. Within context_parallel() it has this rank's
   // tokens alone, and its first contents are kept.
   Tensor rope_cache_, kept_rope_cache_;

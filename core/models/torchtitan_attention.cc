@@ -25,13 +25,13 @@ Tensor repeat_heads(const Tensor& x, Dim heads) {
 void TorchtitanDecoder::make_rope_cache(Tape& tape) {
   const Tape::Scope scope(tape, complex_rope_ ? "freqs_cis" : "rope_cache");
   const Tape::In in(tape, Category::buffers);
-  Tensor frequencies = tape.empty(OpKind::load_buffer, {dims_.half_d}, DType::f32);
+  Tensor frequencies = tape.empty(OpKind::load_buffer, {dims_.half_rot}, DType::f32);
   tape.run(OpKind::load_buffer, {}, {&frequencies}, {rope_theta_, {0, 0}});
   Tensor angles;
   {
     const Dim all{options_.seq, Sym::s};
     const Tensor index = to(arange(tape, all), DType::f32);
-    angles = view(index, {all, kOne}) * view(frequencies, {kOne, dims_.half_d});
+    angles = view(index, {all, kOne}) * view(frequencies, {kOne, dims_.half_rot});
   }
   if (complex_rope_) {
     rope_cache_ = polar(angles);
@@ -128,6 +128,15 @@ Tensor TorchtitanDecoder::sdpa(const Tensor& q, const Tensor& k, const Tensor& v
     return contiguous(transpose(out, 1, 2));
   }
   return attend(chosen ? Attention::cudnn : options_.attention, q, k, v, Tensor()).output;
+}
+
+void TorchtitanDecoder::make_attention(ModuleBuilder& builder, const std::string& at, Layer& layer) const {
+  if (qk_norm_) layer.q_norm = make_norm(builder, at, names_.q_norm, dims_.d, compiles_layers_);
+  if (qk_norm_) layer.k_norm = make_norm(builder, at, names_.k_norm, dims_.d, compiles_layers_);
+  layer.q = Linear::make(builder, at, names_.q, dims_.h, dims_.q_dim, false);
+  layer.k = Linear::make(builder, at, names_.k, dims_.h, dims_.kv_dim, false);
+  layer.v = Linear::make(builder, at, names_.v, dims_.h, dims_.kv_dim, false);
+  layer.o = Linear::make(builder, at, names_.o, dims_.q_dim, dims_.h, false);
 }
 
 // Attention.forward.

@@ -5,17 +5,20 @@ namespace ledger {
 namespace {
 
 // The stack, its norm, cuDNN first, cuDNN kept, ends in the root, compiles the loss, models Qwen 3, chunks of the loss,
-// keeps float8 weights, lists abs; of pipelines: outputs kept, counts ends, keeps reduced, interleaves.
+// keeps float8 weights, lists abs; of pipelines: outputs kept, counts ends, keeps reduced, interleaves; models experts,
+// and in what form.
+// clang-format off
 constexpr TitanVersion kVersions[] = {
     {Stack::torchtitan, TitanNorm::fused, true, true, false, true, true, TitanChunks::tokens, false, false,
-     TitanOutputs::none, true, false, false},
+     TitanOutputs::none, true, false, false, true, {true, true}},
     {Stack::torchtitan_0_2_0, TitanNorm::fused, true, false, false, true, true, TitanChunks::none, false, false,
-     TitanOutputs::last_stage, true, false, false},
+     TitanOutputs::last_stage, true, false, false, true, {}},
     {Stack::torchtitan_0_1, TitanNorm::written_out, false, false, true, true, false, TitanChunks::none, true, false,
-     TitanOutputs::last_stage, true, false, true},
+     TitanOutputs::last_stage, true, false, true, false, {}},
     {Stack::torchtitan_0_0_2, TitanNorm::own, false, false, true, false, false, TitanChunks::logits, true, true,
-     TitanOutputs::every_stage, false, true, true},
+     TitanOutputs::every_stage, false, true, true, false, {}},
 };
+// clang-format on
 
 }  // namespace
 

@@ -28,6 +28,18 @@ Fsdp2::Group& Fsdp2::group_of(UnitId unit) {
   return groups_[index];
 }
 
+bool Fsdp2::of_experts(const Group& group) const {
+  return static_cast<std::size_t>(&group - groups_.data()) >= options_.experts_from;
+}
+
+std::uint64_t Fsdp2::ranks_of(const Group& group) const {
+  return of_experts(group) ? options_.world / options_.expert_ranks : options_.world;
+}
+
+RankGroup Fsdp2::members_of(const Group& group) const {
+  return of_experts(group) ? RankGroup::expert_data : RankGroup::data;
+}
+
 // The caller's word counts for the root, too; only without one (None) would the root stay gathered, as it always did
 // before PyTorch 2.8. torchtitan keeps what backward needs first: the head, and before 0.1 the last layer.
 bool Fsdp2::reshards_after_forward(const Group& group) const {
@@ -42,7 +54,8 @@ Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype
                         Tensor& trained) {
   Param param;
   Shape shard = shape;
-  shard.set(0, elements(divide_up(shape[0].size, options_.world)));
+  const std::uint64_t rank = of_experts(*open_) ? options_.rank / options_.expert_ranks : options_.rank;
+  shard.set(0, elements(divide_up(shape[0].size, ranks_of(*open_))));
   param.shard_elements = shard.numel();
   if (options_.offload) {
     const Tape::OnHost on_host(tape_);
@@ -54,7 +67,7 @@ Tensor Fsdp2::parameter(const std::string& name, const Shape& shape, DType dtype
   } else {
     param.shard = tape_.parameter(name, shard, dtype, role, trainable);
   }
-  set_shard(tape_.trace().parameters.back(), shape.numel(), param.shard_elements, options_.rank);
+  set_shard(tape_.trace().parameters.back(), shape.numel(), param.shard_elements, rank);
   const bool of_layer = open_ != nullptr && open_ - groups_.data() >= static_cast<std::ptrdiff_t>(kFirstLayerUnit);
   const bool narrow = options_.float8_gathered && of_layer && role == Parameter::Role::matrix;
   param.gathered = narrow ? DType::u8 : options_.param_dtype;
@@ -109,7 +122,10 @@ Bytes Fsdp2::shard_bytes(const Group& group, bool cast_only) const {
 // foreach_all_gather: shards in another dtype are cast into one flat input first, which is copied into the output. What
 // is gathered in two dtypes goes as bytes.
 void Fsdp2::unshard(Group& group) {
-  if (group.gathered || group.all_gather || group.params.empty()) return;
+  if (group.gathered || group.called || group.all_gather || group.params.empty()) return;
+  group.called = ranks_of(group) == 1;
+  if (group.called) return;
+  const Tape::Among ranks(tape_, members_of(group));
   const Tape::Scope scope(tape_, kAllGatherScope, Tape::Scope::Below::nothing);
   const Tape::Layer no_layer(tape_, -1);
   const Tape::In in(tape_, Category::communication);
@@ -125,7 +141,7 @@ void Fsdp2::unshard(Group& group) {
   const Bytes cast = options_.offload ? 0 : shard_bytes(group, true);
   Tensor flat_input;
   if (cast != 0) flat_input = tape_.empty(OpKind::gather_copy_in, {elements(cast / each)}, dtype);
-  group.all_gather = tape_.empty(OpKind::all_gather, {elements(times(all / each, options_.world))}, dtype);
+  group.all_gather = tape_.empty(OpKind::all_gather, {elements(times(all / each, ranks_of(group)))}, dtype);
   const Tensor* output = &group.all_gather;
   tape_.run(OpKind::gather_copy_in, shards, {&output, 1});
   tape_.run(OpKind::all_gather, {}, {&group.all_gather});
@@ -133,26 +149,29 @@ void Fsdp2::unshard(Group& group) {
 
 // In forward the output is kept until the next unit's copy-out, so that the two may overlap.
 void Fsdp2::wait_for_unshard(Group& group) {
-  if (!group.all_gather) return;
+  if (!group.all_gather && !group.called) return;
   const bool forward = group.state == State::forward;
   const Tensor previous = forward ? std::move(all_gather_state_) : Tensor();  // a local name keeps it until the end
   {
-    const Tape::Scope scope(tape_, "fsdp.unsharded", Tape::Scope::Below::nothing);
-    const Tape::Layer no_layer(tape_, -1);
-    const Tape::In in(tape_, Category::weights);
+    const Aside aside(tape_, "fsdp.unsharded", Category::weights);
+    const Tape::Among ranks(tape_, members_of(group));
     std::vector<const Tensor*> outputs;
+    Tensor cast;  // of one rank each shard is cast and copied, the name bound until the next one is cast
     for (const Param& param : group.params) {
-      const std::uint64_t padded = times(param.shard_elements, options_.world);
+      if (group.called) cast = to(param.shard, options_.param_dtype);
+      const std::uint64_t padded = times(param.shard_elements, ranks_of(group));
       const Bytes bytes = times(padded, element_bytes(param.gathered));
       tape_.alloc_storage(param.unsharded, {elements(divide_up(bytes, element_bytes(options_.param_dtype)))},
                           OpKind::gather_copy_out);
       outputs.push_back(&param.unsharded);
+      if (group.called) tape_.run(OpKind::gather_copy_out, {&cast}, {&param.unsharded});
     }
     const Tensor* input = &group.all_gather;
-    tape_.run(OpKind::gather_copy_out, {&input, 1}, outputs);
+    if (!group.called) tape_.run(OpKind::gather_copy_out, {&input, 1}, outputs);
   }
   group.gathered = true;
   if (forward) all_gather_state_ = group.all_gather;
+  group.called = false;
   group.all_gather.reset();
 }
 
@@ -161,6 +180,26 @@ void Fsdp2::reshard(Group& group) {
   for (const Param& param : group.params)
     tape_.free_storage(param.unsharded);
   group.gathered = false;
+}
+
+// set_modules_to_forward_prefetch and set_modules_to_backward_prefetch, as torchtitan sets them where experts are
+// apart: a layer's neighbour with its experts, and at the ends what stands there.
+void Fsdp2::gather_named(const Group& group, Pass pass) {
+  if (options_.experts_from == kNoUnit) return;
+  const bool forward = pass == Pass::forward;
+  const auto unit = static_cast<UnitId>(&group - groups_.data());
+  const UnitId first = kFirstLayerUnit, last = options_.experts_from - 1;
+  const bool layer = unit >= first && unit <= last;
+  if (!layer) {
+    if (unit == (forward ? kEmbeddingUnit : kHeadUnit)) unshard(groups_[forward ? first : last]);
+  } else if (unit == (forward ? last : first)) {
+    unshard(groups_[forward ? kHeadUnit : kEmbeddingUnit]);
+  } else {
+    const UnitId next = forward ? unit + 1 : unit - 1;
+    unshard(groups_[next]);
+    const std::size_t experts = next - first + options_.experts_from;
+    if (experts < groups_.size()) unshard(groups_[experts]);
+  }
 }
 
 // --- hooks
@@ -173,6 +212,7 @@ Tensor Fsdp2::before_forward(UnitId unit, const Tensor& input) {
   group.state = State::forward;
   unshard(group);
   wait_for_unshard(group);
+  gather_named(group, Pass::forward);
   if (!input || !input.requires_grad() || group.params.empty()) return input;
   return tape_.after_gradient_of(input, [this, &group] { post_backward(group); });
 }
@@ -181,12 +221,13 @@ void Fsdp2::after_forward(UnitId unit, const Tensor& output) {
   if (!is_unit(unit)) return;
   Group& group = group_of(unit);
   if (group.in_backward) return;
+  group.state = State::idle;
+  if (tape_.in_backward()) return;  // a recomputation around the unit: its backward comes next
   if (!group.params.empty()) {
     if (reshards_after_forward(group)) reshard(group);
     group.post_forward_indices.push_back(post_forward_order_.size());
     post_forward_order_.push_back(static_cast<std::size_t>(&group - groups_.data()));
   }
-  group.state = State::idle;
   if (tape_.grad_enabled() && output.requires_grad())
     tape_.before_gradient_of(output, [this, &group] { pre_backward(group); });
   if (unit == kRootUnit) all_gather_state_.reset();
@@ -202,8 +243,10 @@ void Fsdp2::pre_backward(Group& group) {
   group.state = State::pre_backward;
   unshard(group);
   wait_for_unshard(group);
-  // Prefetch the unit that ended forward before this one.
-  if (group.post_forward_indices.empty()) return;
+  gather_named(group, Pass::backward);
+  // Prefetch the unit that ended forward before this one. (The embedding's names none, and none ended before it.)
+  const bool names = options_.experts_from != kNoUnit && !of_experts(group);
+  if (names || group.post_forward_indices.empty()) return;
   const std::size_t index = group.post_forward_indices.back();
   group.post_forward_indices.pop_back();
   if (index > 0) unshard(groups_[post_forward_order_[index - 1]]);
@@ -226,15 +269,16 @@ void Fsdp2::post_backward(Group& group) {
     gradient.reset();
   }
   if (group.pieces == Pieces::over) reshard(group);
-  if (!gradients.empty()) reduce(with_gradient, gradients);
+  if (!gradients.empty()) reduce(group, with_gradient, gradients);
 }
 
 // --- reducing
 // ---------------------------------------------------------------------------------------------------------------
 
 // foreach_reduce: the flat input of one unit stays until the next unit reduces.
-void Fsdp2::reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradients) {
+void Fsdp2::reduce(const Group& group, const std::vector<Param*>& params, std::vector<Tensor>& gradients) {
   reduce_scatter_state_.reset();
+  const Tape::Among ranks(tape_, members_of(group));
   const Tape::Scope scope(tape_, kReduceScatterScope, Tape::Scope::Below::nothing);
   const Tape::Layer no_layer(tape_, -1);
   const Tape::In in(tape_, Category::communication);
@@ -244,7 +288,7 @@ void Fsdp2::reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradi
     total = plus(total, params[i]->shard_elements);
     inputs.push_back(&gradients[i]);
   }
-  const Shape padded{elements(times(total, options_.world))};
+  const Shape padded{elements(times(total, ranks_of(group)))};
   const DType dtype = options_.reduce_dtype, computed = gradients.front().dtype();
   reduce_scatter_state_ = tape_.empty(OpKind::reduce_copy_in, padded, dtype);
   const Tensor* output = &reduce_scatter_state_;
@@ -263,7 +307,15 @@ void Fsdp2::reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradi
   {
     const Tape::In gradients_in(tape_, Category::gradients);
     reduced = tape_.empty(OpKind::reduce_scatter, {elements(total)}, dtype);
-    tape_.run(OpKind::reduce_scatter, {&reduce_scatter_state_}, {&reduced});
+    // set_gradient_divide_factor: the mean is over all tokens' ranks, those of other experts too, whose part in it
+    // costs one rank alone memory.
+    const auto others = static_cast<double>(of_experts(group) ? options_.expert_ranks : 1);
+    if (ranks_of(group) == 1) {
+      copy_into(reduced, reduce_scatter_state_ / others);
+    } else {
+      tape_.run(OpKind::reduce_scatter, {&reduce_scatter_state_}, {&reduced});
+      if (others != 1) tape_.run(OpKind::mul_scalar, {&reduced}, {&reduced}, {1 / others, {}});
+    }
     reduced = to(reduced, params.front()->shard.dtype());
   }
   keep_gradients(params, std::move(reduced));
@@ -312,7 +364,7 @@ void Fsdp2::end_of_backward() {
 void Fsdp2::end(Group& group) {
   if (group.state != State::post_backward && !group.params.empty()) post_backward(group);
   group.state = State::idle;
-  group.in_backward = false;
+  group.in_backward = group.called = false;
 }
 
 }  // namespace ledger

@@ -26,6 +26,10 @@ class Fsdp2 : public ParameterUnits {
     UnitId kept_from = kNoUnit;    // this unit and those after it are not given up after forward, nor is the root
     bool pipelined = false;        // micro-batch after micro-batch, their gradients summed until reduce_all()
     bool float8_gathered = false;  // matrices of layers are gathered as float8 (torchao's fsdp_pre_all_gather)
+    // Units of experts, of which others than these ranks have others: one behind each layer, from this one on. They
+    // are cut among fewer ranks, and layers name the units to gather next themselves.
+    UnitId experts_from = kNoUnit;
+    std::uint64_t expert_ranks = 1;  // that have other experts
   };
 
   Fsdp2(Tape& tape, Options options) : tape_(tape), options_(options) {}
@@ -57,8 +61,8 @@ class Fsdp2 : public ParameterUnits {
   struct Group {
     std::vector<Param> params;
     State state = State::idle;
-    bool in_backward = false;  // FSDPState's own: recomputation must not gather again
-    bool gathered = false;
+    bool in_backward = false;               // FSDPState's own: recomputation must not gather again
+    bool gathered = false, called = false;  // called: of one rank, which gathers nothing
     Pieces pieces = Pieces::over;
     Tensor all_gather;                              // pending output
     std::vector<std::size_t> post_forward_indices;  // into post_forward_order_
@@ -66,19 +70,25 @@ class Fsdp2 : public ParameterUnits {
 
   bool is_unit(UnitId unit) const;
   Group& group_of(UnitId unit);
+  bool of_experts(const Group& group) const;
+  std::uint64_t ranks_of(const Group& group) const;
+  RankGroup members_of(const Group& group) const;
   bool reshards_after_forward(const Group& group) const;
 
   std::vector<Tensor> shards_here(const Group& group);
   Tensor to_host(const Tensor& gradient);
   bool sums(const Group& group) const;
   Bytes shard_bytes(const Group& group, bool cast_only) const;
+  enum class Pass : std::uint8_t { forward, backward };
+  void gather_named(const Group& group, Pass pass);
+
   void unshard(Group& group);
   void wait_for_unshard(Group& group);
   void reshard(Group& group);
   void pre_backward(Group& group);
   void post_backward(Group& group);
   void sum_pieces(Group& group);
-  void reduce(const std::vector<Param*>& params, std::vector<Tensor>& gradients);
+  void reduce(const Group& group, const std::vector<Param*>& params, std::vector<Tensor>& gradients);
   void keep_gradients(const std::vector<Param*>& params, Tensor reduced);
   void end(Group& group);
   void end_of_backward();

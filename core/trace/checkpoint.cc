@@ -108,8 +108,11 @@ bool keeps(const Keep& keep, OpKind op) {
   switch (op) {
     case OpKind::mm:
     case OpKind::addmm:
-    case OpKind::bmm:
       return keep.every_other_product;
+    case OpKind::bmm:
+      return keep.every_other_product && keep.batched;
+    case OpKind::all_to_all:
+      return keep.exchanged;
     case OpKind::flash_attention:
     case OpKind::efficient_attention:
       return keep.attention;

@@ -30,6 +30,8 @@ struct Keep {
   bool sums = false;                       // of reduce-scatters
   bool needed_alone = false;               // compiled: nothing from which no saved tensor is computed
   bool largest = false, absolute = false;  // of float8 casts
+  bool batched = true;                     // products, with every other one
+  bool exchanged = false;                  // by all-to-alls
 };
 
 // Attention and every other matrix product: torchtitan's default selective checkpointing. Source: torchtitan

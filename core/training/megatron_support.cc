@@ -34,10 +34,6 @@ bool has_a_plain_layer(const ModelConfig& c) {
   return c.moe.layers.empty() || std::find(c.moe.layers.begin(), c.moe.layers.end(), false) != c.moe.layers.end();
 }
 
-bool divides(std::uint64_t parts, std::uint64_t whole) {
-  return parts != 0 && whole % parts == 0;
-}
-
 bool ranks_divide_heads(const ModelConfig& c, const Recipe& r) {
   const std::uint64_t ranks = exchanging_ranks(r), shared = times(ranks, r.tp);
   const bool heads = divides(shared, c.num_attention_heads) && divides(shared, c.num_key_value_heads);

@@ -12,10 +12,11 @@ namespace {
 Tensor total_norm(Tape& tape, const std::vector<Tensor>& parameters, NormOver over) {
   std::vector<Tensor> norms;
   norms.reserve(parameters.size());
+  const bool tensor = tape.trace().mesh.size(Axis::tensor) > 1;
   for (const Tensor& parameter : parameters) {
     if (!parameter.grad()) continue;
     norms.push_back(vector_norm(parameter.grad()));
-    const bool cut = parameter.impl()->parameter >= 0 && parameter_of(parameter).cut.piece != 0;
+    const bool cut = tensor && parameter.impl()->parameter >= 0 && parameter_of(parameter).cut.piece != 0;
     const Tape::Among ranks(tape, RankGroup::tensor);
     if (cut) all_reduce(norms.back(), ReduceOp::norm);
   }

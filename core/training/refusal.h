@@ -15,6 +15,10 @@ struct Refusal {
   bool (*applies)(const ModelConfig&, const Recipe&);
 };
 
+inline bool divides(std::uint64_t parts, std::uint64_t whole) {
+  return parts != 0 && whole % parts == 0;
+}
+
 inline bool sets_recompute(const Recipe& r) {
   const Recipe plain;
   return r.recompute_method != plain.recompute_method || r.recompute_num_layers != plain.recompute_num_layers;

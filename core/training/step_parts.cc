@@ -72,6 +72,8 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.tp_rank = mesh_of(recipe).place(options.rank, Axis::tensor);
   model.cp = recipe.cp;
   model.cp_rank = mesh_of(recipe).place(options.rank, Axis::context);
+  model.ep = recipe.ep;
+  model.ep_rank = mesh_of(recipe).expert_place(options.rank).expert;
   model.cp_gathers = recipe.cp_comm_type != CpComm::p2p;
   model.images = recipe.images;
   model.image_height = recipe.image_height;
@@ -95,6 +97,7 @@ Fsdp1::Options fsdp1_options(const Recipe& recipe, const TraceOptions& options) 
 Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe, const TraceOptions& options) {
   const TitanVersion* const titan = titan_version(recipe.stack);
   const bool keeps_last = titan != nullptr && titan->ends_in_root;
+  const UnitId behind = kFirstLayerUnit + static_cast<UnitId>(config.num_hidden_layers);  // the last layer
   return {.world = times(recipe.dp, recipe.cp),
           .rank = mesh_of(recipe).data_place(options.rank),
           .tensor_ranks = recipe.tp,
@@ -103,9 +106,11 @@ Fsdp2::Options fsdp2_options(const ModelConfig& config, const Recipe& recipe, co
           .reshard_after_forward = recipe.reshard_after_forward && recipe.pp == 1,
           .titan_units = recipe.units == Units::titan,
           .offload = recipe.offload == Offload::params,
-          .kept_from = keeps_last ? kFirstLayerUnit + static_cast<UnitId>(config.num_hidden_layers - 1) : kNoUnit,
+          .kept_from = keeps_last ? behind - 1 : kNoUnit,
           .pipelined = recipe.pp != 1,
-          .float8_gathered = recipe.float8_all_gather};
+          .float8_gathered = recipe.float8_all_gather,
+          .experts_from = recipe.ep == 1 ? kNoUnit : behind,
+          .expert_ranks = recipe.ep};
 }
 
 void sum_partial_gradients(const std::vector<Tensor>& parameters) {

@@ -176,7 +176,7 @@ constexpr Refusal kRefusals[] = {
      }},
     {"checkpointing", "selective_experts_not_modelled",
      [](const ModelConfig& c, const Recipe& r) {
-       return c.moe.experts != 0 && r.checkpointing == Checkpointing::selective;
+       return c.moe.experts != 0 && r.checkpointing == Checkpointing::selective && !is_torchtitan(r.stack);
      }},
     {"seq", "seq_beyond_positions",
      [](const ModelConfig& c, const Recipe& r) {
@@ -332,7 +332,8 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.pp != 1 && !is_torchtitan(r.stack); }},
     {"cp", "parallelism_not_modelled",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !is_torchtitan(r.stack); }},
-    {"ep", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.ep != 1; }},
+    {"ep", "parallelism_not_modelled",
+     [](const ModelConfig&, const Recipe& r) { return r.ep != 1 && !is_torchtitan(r.stack); }},
     {"recompute_method", "recomputed_layers_want_full",
      [](const ModelConfig&, const Recipe& r) { return sets_recompute(r); }},
     {"etp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.etp != 0; }},

@@ -1,5 +1,7 @@
 // torchtitan_support.cc - what torchtitan cannot be asked for, or is not computed with yet.
 
+#include <algorithm>
+
 #include "core/models/torchtitan.h"
 #include "core/training/refusal.h"
 #include "core/training/titan_pipeline.h"
@@ -7,12 +9,22 @@
 namespace ledger {
 namespace {
 
-// Llama 3 without biases, its heads making up the hidden size; since 0.2 Qwen 3 with a norm on queries and keys.
+// Llama 3 without biases, its heads making up the hidden size; since 0.2 Qwen 3 with a norm on queries and keys, with
+// experts in all layers or in none, and DeepSeek V3, of which V2 is another size.
 bool torchtitan_builds(const ModelConfig& c, const Recipe& r) {
+  const TitanVersion& titan = *titan_version(r.stack);
   const bool biased = c.attention_bias || c.qkv_bias || c.mlp_bias;
   const bool llama = c.model_type == "llama" && times(c.num_attention_heads, c.head_dim) == c.hidden_size;
-  const bool qwen3 = c.model_type == "qwen3" && c.sliding_window == 0 && titan_version(r.stack)->models_qwen3;
-  return !biased && (llama || qwen3);
+  const bool qwen3 = c.model_type == "qwen3" && titan.models_qwen3;
+  const bool everywhere = std::find(c.moe.layers.begin(), c.moe.layers.end(), false) == c.moe.layers.end();
+  const bool qwen3_moe = c.model_type == "qwen3_moe" && everywhere && titan.models_experts;
+  const bool deepseek = (c.model_type == "deepseek_v2" || c.model_type == "deepseek_v3") && titan.models_experts;
+  return !biased && c.sliding_window == 0 && (llama || qwen3 || qwen3_moe || deepseek);
+}
+
+// Ranks that have the same experts' shards.
+std::uint64_t ranks_of_an_expert(const Recipe& r) {
+  return times(r.dp, r.cp) / r.ep;
 }
 
 constexpr Refusal kTorchtitanRefusals[] = {
@@ -28,8 +40,9 @@ constexpr Refusal kTorchtitanRefusals[] = {
               r.optimizer != Optimizer::adamw_forloop;
      }},
     {"attention", "torchtitan_calls_sdpa",
-     [](const ModelConfig&, const Recipe& r) {
-       return r.attention != Attention::sdpa && r.attention != Attention::flash && r.attention != Attention::cudnn;
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool fused = r.attention == Attention::flash || r.attention == Attention::cudnn;
+       return r.attention != Attention::sdpa && !(fused && c.style.projections != Projections::latent);
      }},
     {"checkpointing", "torchtitan_checkpointing_not_modelled",
      [](const ModelConfig&, const Recipe& r) {
@@ -53,6 +66,14 @@ constexpr Refusal kTorchtitanRefusals[] = {
      [](const ModelConfig&, const Recipe& r) {
        return r.keep_outputs && (r.stack != Stack::torchtitan_0_0_2 || r.tp != 1 || r.pp != 1);
      }},
+    {"tp", "torchtitan_experts_by_data_alone",
+     [](const ModelConfig& c, const Recipe& r) { return c.moe.experts != 0 && r.tp != 1; }},
+    {"cp", "torchtitan_experts_by_data_alone",
+     [](const ModelConfig& c, const Recipe& r) { return c.moe.experts != 0 && r.cp != 1; }},
+    {"pp", "torchtitan_experts_by_data_alone",
+     [](const ModelConfig& c, const Recipe& r) { return c.moe.experts != 0 && r.pp != 1; }},
+    {"offload", "torchtitan_experts_by_data_alone",
+     [](const ModelConfig& c, const Recipe& r) { return c.moe.experts != 0 && r.offload != Offload::none; }},
     {"tp", "tp_cuts_heads_and_width",
      [](const ModelConfig& c, const Recipe& r) {
        return c.num_attention_heads % r.tp != 0 || c.num_key_value_heads % r.tp != 0 || c.intermediate_size % r.tp != 0;
@@ -60,6 +81,19 @@ constexpr Refusal kTorchtitanRefusals[] = {
     {"tp", "tp_cuts_the_vocabulary",
      [](const ModelConfig& c, const Recipe& r) {
        return c.vocab_size % r.tp != 0 || (r.tp != 1 && c.tie_word_embeddings);
+     }},
+    {"float8", "float8_not_modelled",
+     [](const ModelConfig& c, const Recipe& r) { return c.moe.experts != 0 && r.float8; }},
+    {"ep", "ep_needs_experts", [](const ModelConfig& c, const Recipe& r) { return r.ep != 1 && c.moe.experts == 0; }},
+    {"ep", "ep_divides_the_experts",
+     [](const ModelConfig& c, const Recipe& r) { return r.ep != 1 && !divides(r.ep, c.moe.experts); }},
+    {"ep", "ep_divides_the_ranks",
+     [](const ModelConfig&, const Recipe& r) { return !divides(r.ep, times(r.dp, r.cp)); }},
+    {"ep", "torchtitan_ep_shards", [](const ModelConfig&, const Recipe& r) { return r.ep != 1 && r.fsdp != 2; }},
+    // More ranks than experts: apply_fsdp cuts the rows of each instead.
+    {"ep", "torchtitan_cuts_experts_apart",
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.ep != 1 && times(ranks_of_an_expert(r), r.ep) > c.moe.experts;
      }},
     {"sequence_parallel", "torchtitan_cuts_the_sequence",
      [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel != (r.tp != 1); }},

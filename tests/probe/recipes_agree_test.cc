@@ -234,6 +234,26 @@ TEST(Stacks, TorchtitanComputesTheSameInEveryVersionAndRecomputed) {
   }
 }
 
+// Experts' results scaled and added one by one are those that a product adds up.
+TEST(Stacks, TorchtitansExpertsComputeTheSameInEveryVersionAndRecomputed) {
+  Recipe recipe;
+  recipe.precision = Precision::fp32;
+  HostRun of_version[2];
+  for (const Stack stack : {Stack::torchtitan, Stack::torchtitan_0_2_0}) {
+    recipe.stack = stack;
+    recipe.checkpointing = Checkpointing::none;
+    const HostRun full = run(tiny::kTitanExperts, recipe);
+    EXPECT_LT(full.losses.back(), full.losses.front());
+    for (const Checkpointing checkpointing : {Checkpointing::full, Checkpointing::selective}) {
+      recipe.checkpointing = checkpointing;
+      expect_same(full, run(tiny::kTitanExperts, recipe));
+    }
+    of_version[stack == Stack::torchtitan] = full;
+  }
+  EXPECT_NEAR(of_version[0].losses[0], of_version[1].losses[0], 2e-6);
+  expect_near_gradients(of_version[0], of_version[1], 2e-3);  // products of experts round to 16 bits
+}
+
 // Of full logits or of tokens: losses by chunks are sums in another order.
 TEST(Stacks, TorchtitansChunkedLossesAreTheSameFunction) {
   for (const char* config : {tiny::kLlama, tiny::kTied}) {

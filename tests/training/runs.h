@@ -144,7 +144,13 @@ inline std::vector<NamedConfig> torchtune_configs() {
 inline std::vector<NamedConfig> torchtitan_configs() {
   ModelConfig square = odd_llama();
   square.hidden_size = 96;
-  return {{"square", square}};
+  // Of a sequence of an even length each expert gets as many tokens as the next.
+  const Result<ModelConfig> experts = read_model_config(
+      R"({"model_type": "deepseek_v3", "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2,
+      "num_key_value_heads": 2, "intermediate_size": 21, "vocab_size": 61, "q_lora_rank": 9, "kv_lora_rank": 7,
+      "qk_nope_head_dim": 12, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2,
+      "n_shared_experts": 1, "moe_intermediate_size": 11, "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1})");
+  return {{"square", square}, {"experts", experts.value()}};
 }
 
 inline std::vector<Settings> torchtitan_grid() {

@@ -170,6 +170,24 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
        "true",
        "float8_all_gather_wants_compiled_float8"},
   };
+  const Refused of_experts[] = {
+      {"cut in width", {{"tp", "2"}, {"sequence_parallel", "true"}}, "tp", "2", "torchtitan_experts_by_data_alone"},
+      {"cut sequences",
+       {{"cp", "2"}, {"fsdp", "2"}, {"units", "titan"}},
+       "cp",
+       "2",
+       "torchtitan_experts_by_data_alone"},
+      {"float8", {{"float8", "true"}, {"compile", "true"}}, "float8", "true", "float8_not_modelled"},
+      {"uneven experts", {{"ep", "3"}, {"dp", "3"}, {"fsdp", "2"}}, "ep", "3", "ep_divides_the_experts"},
+      {"uneven ranks", {{"ep", "4"}, {"dp", "6"}, {"fsdp", "2"}}, "ep", "4", "ep_divides_the_ranks"},
+      {"experts of replicas", {{"ep", "2"}, {"dp", "2"}}, "ep", "2", "torchtitan_ep_shards"},
+      {"more ranks than experts",
+       {{"ep", "2"}, {"dp", "8"}, {"fsdp", "2"}},
+       "ep",
+       "2",
+       "torchtitan_cuts_experts_apart"},
+      {"experts' width cut", {{"etp", "2"}}, "etp", "2", "parallelism_not_modelled"},
+  };
   const Refused native[] = {
       {"an int8 base", {{"method", "lora"}, {"weights", "int8"}}, "weights", "int8", "native_has_no_int8"},
       {"AMP", {{"precision", "amp-bf16"}}, "precision", "amp-bf16", "native_has_no_autocast"},
@@ -206,6 +224,14 @@ TEST(Support, RefusalsNameKeyValueAndReason) {
     expect_refused(torchtitan_configs().front().config,
                    {"chunks", {{"loss", "chunked"}}, "loss", "chunked", "torchtitan_loss_not_modelled"}, stack);
   }
+  const ModelConfig mixture = torchtitan_configs().back().config;
+  for (const Refused& c : of_experts)
+    expect_refused(mixture, c, "torchtitan");
+  for (const char* stack : {"torchtitan-0.1", "torchtitan-0.0.2"})
+    expect_refused(mixture, {"experts", {}, "stack", stack, "torchtitan_builds_llama_and_qwen3"}, stack);
+  expect_refused(torchtitan_configs().front().config,
+                 {"no experts", {{"ep", "2"}, {"dp", "2"}, {"fsdp", "2"}}, "ep", "2", "ep_needs_experts"},
+                 "torchtitan");
   for (const Refused& c : torchtune)
     expect_refused(torchtune_configs().front().config, c, "torchtune");
   for (const Refused& c : native)

@@ -77,6 +77,15 @@ constexpr StepCase kShared[] = {
        r.tp = 2;
        r.sequence_parallel = true;
      }},
+    {"torchtitan_ep", tiny::kTitanExperts,
+     [](Recipe& r) {
+       r.stack = Stack::torchtitan_0_2_0;
+       r.precision = Precision::fp32;
+       r.fsdp = 2;
+       r.units = Units::titan;
+       r.ep = 2;
+       r.checkpointing = Checkpointing::selective;
+     }},
     {"megatron_tp", tiny::kLlama,
      [](Recipe& r) {
        r.stack = Stack::megatron;

@@ -42,6 +42,7 @@ inline const StepCase kSteps[] = {
     {"tied", tiny::kTied, [](Recipe&) {}},
     {"qwen2", tiny::kQwen2, [](Recipe&) {}},
     {"qwen3", tiny::kQwen3, [](Recipe&) {}},
+    {"torchtitan_experts", tiny::kTitanExperts, [](Recipe& r) { r.stack = Stack::torchtitan; }},
     {"gpt2", kGpt2, [](Recipe&) {}},
     {"lora", tiny::kLlama, [](Recipe& r) { r.method = Method::lora; }},
     {"lora_dropout", tiny::kLlama,

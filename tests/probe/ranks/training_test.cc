@@ -65,6 +65,15 @@ constexpr const char* kMegatronQwen3Moe = R"({"model_type": "qwen3_moe", "hidden
 constexpr const char* kMegatronQwen2Moe = R"({"model_type": "qwen2_moe", "hidden_size": 24, "num_hidden_layers": 2,
   "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 36, "vocab_size": 512,
   "num_experts": 4, "num_experts_per_tok": 1, "moe_intermediate_size": 10, "shared_expert_intermediate_size": 14})";
+// Latent attention and shared experts behind a layer that has none; an expert's rows are rounded up to eights.
+constexpr const char* kDeepseek = R"({"model_type": "deepseek_v3", "hidden_size": 16, "num_hidden_layers": 3,
+  "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 21, "vocab_size": 61, "q_lora_rank": 9,
+  "kv_lora_rank": 7, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 5, "n_routed_experts": 4,
+  "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 11, "first_k_dense_replace": 1,
+  "n_group": 2, "topk_group": 1})";
+constexpr const char* kQwen3Moe = R"({"model_type": "qwen3_moe", "hidden_size": 18, "head_dim": 6,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 13,
+  "vocab_size": 61, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 10, "norm_topk_prob": true})";
 // Images of 56 by 56 pixels, four tokens in windows of one.
 constexpr const char* kImages = R"({"model_type": "qwen2_5_vl", "image_token_id": 7, "text_config": {"hidden_size": 18,
   "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 35, "vocab_size": 61,
@@ -170,7 +179,44 @@ constexpr void experts(Recipe& r, std::uint64_t tp, std::uint64_t pp, std::uint6
   r.etp = etp;
 }
 
+constexpr void titan_experts(Recipe& r, std::uint64_t ep, Checkpointing checkpointing = Checkpointing::none) {
+  tensor(r, 1);
+  sharded(r);
+  r.ep = ep;
+  r.checkpointing = checkpointing;
+}
+
 constexpr Shared kShared[] = {
+    {"titan_experts_fsdp2", kDeepseek, [](Recipe& r) { titan_experts(r, 1); }},
+    {"titan_ep2", kDeepseek, [](Recipe& r) { titan_experts(r, 2); }},
+    {"titan_ep4", kDeepseek, [](Recipe& r) { titan_experts(r, 4); }},
+    {"titan_ep2_recomputed", kDeepseek,
+     [](Recipe& r) {
+       titan_experts(r, 2, Checkpointing::full);
+       r.grad_accum = 2;
+     }},
+    {"titan_ep2_selective", kDeepseek, [](Recipe& r) { titan_experts(r, 2, Checkpointing::selective); }},
+    {"titan_ep2_kept_v0_2_0", kDeepseek,
+     [](Recipe& r) {
+       titan_experts(r, 2);
+       r.stack = Stack::torchtitan_0_2_0;
+       r.reshard_after_forward = false;
+     }},
+    {"titan_ep2_selective_v0_2_0", kDeepseek,
+     [](Recipe& r) {
+       titan_experts(r, 2, Checkpointing::selective);
+       r.stack = Stack::torchtitan_0_2_0;
+     }},
+    {"titan_ep2_qwen3", kQwen3Moe,
+     [](Recipe& r) {
+       titan_experts(r, 2, Checkpointing::full);
+       r.loss = Loss::chunked;
+     }},
+    {"titan_ep4_qwen3_selective_v0_2_0", kQwen3Moe,
+     [](Recipe& r) {
+       titan_experts(r, 4, Checkpointing::selective);
+       r.stack = Stack::torchtitan_0_2_0;
+     }},
     {"native_dp", kOdd, native},
     {"native_dp_accumulated", kOdd,
      [](Recipe& r) {

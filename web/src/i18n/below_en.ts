@@ -99,6 +99,7 @@ export const belowEn = {
   'limit.deferred_frees_of_side_streams': 'Blocks that DeepSpeed records on a side stream (record_stream) and that come free only when that stream is through with them.',
   'limit.pinned_host_rounding': 'Pinned host memory, which PyTorch rounds up to a power of two for each buffer; counted are the buffers themselves.',
   'limit.ring_attention_streams': 'Transformer Engine’s second stream, on which every other step of ring attention, or the second piece where keys are gathered, allocates: reserved memory may be higher by one layer’s buffers.',
+  'limit.flex_attention': 'FlexAttention, which torchtitan’s configurations for DeepSeek ask for: computed as sdpa, which keeps the same tensors. Its mask of blocks is not counted.',
   'limit.router_imbalance': 'Tokens that the router sends unevenly: every expert is taken to get as many as the next. A GPU whose experts are asked for more often keeps more.',
   'limit.pipeline_tensors_awaiting_collection': 'Tensors that pipeline stages sent each other and that Python’s garbage collector may not have taken yet: one to three activations [s, b, h].',
   'limit.communication_library': 'NCCL’s own buffers, outside PyTorch’s allocator: some hundred MB a communicator.',

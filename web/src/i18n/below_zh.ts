@@ -101,6 +101,7 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'limit.deferred_frees_of_side_streams': 'DeepSpeed 记录在旁路流上的显存块（record_stream），要等该流用完才真正空出。',
   'limit.pinned_host_rounding': '锁页主机内存：PyTorch 会把每块向上取整到 2 的幂；此处只计缓冲区本身。',
   'limit.ring_attention_streams': 'Transformer Engine 的第二个流：环形注意力每隔一步（聚合键值时为第二段）在其上分配，保留显存可能多出一层的缓冲区。',
+  'limit.flex_attention': 'torchtitan 为 DeepSeek 给出的配置使用 FlexAttention：这里按 sdpa 计算，保留的张量相同；其块掩码没有计入。',
   'limit.router_imbalance': '路由器分配不均的 token：假定每个专家分到同样多。专家更受欢迎的 GPU 会保留更多。',
   'limit.pipeline_tensors_awaiting_collection': '流水段之间传递、可能尚未被 Python 垃圾回收的张量：一到三个 [s, b, h] 激活。',
   'limit.communication_library': 'NCCL 自身的缓冲区，位于 PyTorch 分配器之外：每个通信组约数百 MB。',
