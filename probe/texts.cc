@@ -169,7 +169,8 @@ constexpr Reason kReasons[] = {
     {"float8_all_gather_wants_compiled_float8",
      "float8_all_gather is modelled with float8, compile and fsdp 2 that gathers in bf16"},
     {"torchtitan_experts_by_data_alone",
-     "torchtitan's mixtures of experts are modelled with data and expert parallelism alone: leave tp, cp and pp at 1 and "
+     "torchtitan's mixtures of experts are modelled with data and expert parallelism alone: leave tp, cp and pp at 1 "
+     "and "
      "offload at none"},
     {"torchtitan_ep_shards", "torchtitan's expert parallelism goes with FSDP's shards; set fsdp to 2"},
     {"torchtitan_cuts_experts_apart",

@@ -218,7 +218,8 @@ Result<Prediction> predict_run(const ModelConfig& config, const Recipe& recipe, 
   Result<Prediction> traced = traced_run(config, recipe, options);
   if (!traced.ok()) return traced;
   Prediction& p = traced.value();
-  if (recipe.stack == Stack::megatron || (is_torchtitan(recipe.stack) && times(times(recipe.tp, recipe.pp), recipe.ep) > 1)) {
+  if (recipe.stack == Stack::megatron ||
+      (is_torchtitan(recipe.stack) && times(times(recipe.tp, recipe.pp), recipe.ep) > 1)) {
     p.trainable = p.params;  // the trace has one rank's part
   } else if (recipe.stack != Stack::course) {
     p.trainable = trainable_elements(p.trace);
