@@ -116,11 +116,13 @@ bool keeps_more(const ShardedChoice& a, const ShardedChoice& than) {
 
 class ShardedSearch {
  public:
-  ShardedSearch(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question)
-      : config_(config), open_(recipe), base_(alone(recipe)), question_(question) {}
+  ShardedSearch(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
+                std::vector<DataParallelModel>& models)
+      : config_(config), open_(recipe), base_(alone(recipe)), question_(question), models_(models) {}
 
   // Operators of one GPU, by which every plan's time is computed.
   std::optional<Problem> measure() {
+    if (!models_.empty()) return std::nullopt;
     for (const Checkpointing checkpointing : kCheckpoints) {
       Recipe r = base_;
       r.batch = 1;
@@ -154,11 +156,13 @@ class ShardedSearch {
     for (const ShardedChoice& choice : choices_) {
       if (found_.plans.size() == question_.wanted) break;
       if (speaks_for(refuted_, choice) || speaks_for(shown_, choice)) continue;
-      const Result<Bytes> least = leanest_of(choice.engine);
-      if (!least.ok()) return least.problem();
+      const Needs least = leanest_of(choice.engine, Checkpointing::full);
+      if (least.allocated == 0 || !is_news(found_, least.allocated)) continue;
+      const Needs alike = leanest_of(choice.engine, choice.checkpointing);
       if (!found_.complete) break;
-      if (least.value() == 0 || !is_news(found_, least.value())) continue;
-      const Result<Needs> needs = needs_if_it_fits(choice);
+      if (alike.allocated == 0 || !is_news(found_, alike.allocated)) continue;
+      const bool known = choice.batch == 1 && alike.allocated != kUnknown;
+      const Result<Needs> needs = known ? Result<Needs>(alike) : needs_if_it_fits(choice);
       if (!needs.ok()) return needs.problem();
       if (!found_.complete) break;
       const auto [allocated, host] = needs.value();
@@ -172,8 +176,16 @@ class ShardedSearch {
     return std::move(found_);
   }
 
+  // Whether there would be a plan: the leanest of an engine fits. (Nothing known of it counts, too.)
+  bool has_any() {
+    return std::any_of(choices_.rbegin(), choices_.rend(), [&](const ShardedChoice& choice) {
+      return leanest_of(choice.engine, Checkpointing::full).allocated != 0;
+    });
+  }
+
  private:
   static constexpr std::array kCheckpoints = {Checkpointing::none, Checkpointing::full};
+  static constexpr Bytes kUnknown = 1;
   struct Needs {
     Bytes allocated = 0, host = 0;
   };
@@ -216,16 +228,16 @@ class ShardedSearch {
     found_.left_out.push_back({std::move(problem), 1});
   }
 
-  // What an engine takes with the smallest micro-batch, checkpointed: if that does not fit, or is no less than what is
-  // shown already, none of its plans needs a further look. 0: it does not fit.
-  Result<Bytes> leanest_of(const Engine& engine) {
+  // What an engine takes with the smallest micro-batch, checkpointed or not: if that does not fit, or is no less than
+  // what is shown already, none of its plans needs a further look. 0: it does not fit; kUnknown: refused by itself.
+  Needs leanest_of(const Engine& engine, Checkpointing checkpointing) {
     for (const Lean& known : leanest_) {
-      if (same(known.engine, engine)) return known.bytes;
+      if (same(known.engine, engine) && known.checkpointing == checkpointing) return known.needs;
     }
-    const Result<Needs> needs = needs_if_it_fits({engine, 1, Checkpointing::full, {}});
-    if (!found_.complete) return Bytes{0};
-    leanest_.push_back({engine, needs.ok() ? needs.value().allocated : 1});  // refused by itself: nothing is known
-    return leanest_.back().bytes;
+    const Result<Needs> needs = needs_if_it_fits({engine, 1, checkpointing, {}});
+    if (!found_.complete) return {};
+    leanest_.push_back({engine, checkpointing, needs.ok() ? needs.value() : Needs{kUnknown, 0}});
+    return leanest_.back().needs;
   }
 
   // Partitions of ZeRO-1 and 2 differ: the last rank's gradients come first, when most activations are still there. All
@@ -239,6 +251,13 @@ class ShardedSearch {
       return Needs{};
     }
     ++found_.traced;
+    if (recipe.grad_accum > 1) {  // gradients that wait for the next micro-batch add to what one alone needs
+      Recipe once = recipe;
+      once.grad_accum = 1;
+      const Result<RankRun> run = run_rank(config_, once, 0);
+      if (!run.ok()) return run.problem();
+      if (!run.value().fits) return Needs{};
+    }
     Needs most;
     const bool differ = recipe.zero == 1 || recipe.zero == 2;
     for (std::uint64_t rank = 0; rank < recipe.dp; rank += std::max<std::uint64_t>(recipe.dp - 1, 1)) {
@@ -252,12 +271,18 @@ class ShardedSearch {
     return most;
   }
 
-  // Weights, or this rank's share of them: no plan needs less that does not offload them.
+  // Weights, or this rank's share of them, and AdamW's states of them: no plan needs less that does not offload them.
   Bytes floor_of(const Recipe& r) const {
     if (r.offload == Offload::params) return 0;
     const bool whole = r.fsdp == 0 && r.zero != 3;
     const Bytes each = r.precision == Precision::bf16 || r.zero != 0 ? 2 : 4;
-    return models_.front().weight_bytes(each) / (whole ? 1 : r.dp);
+    const Bytes weights = models_.front().weight_bytes(each) / (whole ? 1 : r.dp);
+    const bool adamw = r.optimizer == Optimizer::adamw_fused || r.optimizer == Optimizer::adamw_foreach ||
+                       r.optimizer == Optimizer::adamw_forloop;
+    if (!adamw || r.offload != Offload::none) return weights;
+    const Bytes moments = r.zero != 0 ? 3 * 4 : 2 * (r.method == Method::full ? each : 2);  // in ZeRO masters, too
+    const Bytes states = times(models_.front().trained_elements(), moments);
+    return plus(weights, states / (r.fsdp == 0 && r.zero == 0 ? 1 : r.dp));
   }
 
   // One of `known` needs no more: what does not fit, or one that is quicker.
@@ -270,11 +295,12 @@ class ShardedSearch {
   Recipe base_;
   PlanQuestion question_;
   Bytes usable_ = base_.memory_limit_bytes != 0 ? base_.memory_limit_bytes : find_gpu(base_.gpu)->usable_bytes;
-  std::vector<DataParallelModel> models_;  // by kCheckpoints
+  std::vector<DataParallelModel>& models_;  // by kCheckpoints
   std::vector<ShardedChoice> choices_, refuted_, shown_;
   struct Lean {
     Engine engine;
-    Bytes bytes;
+    Checkpointing checkpointing;
+    Needs needs;
   };
   std::vector<Lean> leanest_;
   Plans found_;
@@ -297,10 +323,24 @@ Recipe with_method(const Recipe& recipe, Method method) {
 }
 
 Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question) {
-  ShardedSearch search(config, recipe, question);
+  std::vector<DataParallelModel> operators;
+  return find_data_parallel_plans(config, recipe, question, operators);
+}
+
+Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
+                                       std::vector<DataParallelModel>& operators) {
+  ShardedSearch search(config, recipe, question, operators);
   if (auto problem = search.measure()) return *problem;
   search.list();
   return search.run();
+}
+
+Result<bool> has_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
+                                     std::vector<DataParallelModel>& operators) {
+  ShardedSearch search(config, recipe, question, operators);
+  if (auto problem = search.measure()) return *problem;
+  search.list();
+  return search.has_any();
 }
 
 }  // namespace ledger

@@ -30,6 +30,7 @@ class DataParallelModel {
 
   // Of all weights in `width` bytes an element; what is packed stays as it is.
   Bytes weight_bytes(Bytes width) const { return plus(times(elements_, width), packed_bytes_); }
+  std::uint64_t trained_elements() const { return trained_; }
 
  private:
   struct Rounds;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/answer/data_parallel_time.h"
 #include "core/answer/step_time.h"
 #include "core/base/problem.h"
 
@@ -76,6 +77,12 @@ std::string write_cards(const Cards& cards, const PlanQuestion& question, const 
 // What plans.cc asks of the stacks' own searches, whose card has link rates.
 Result<Plans> find_megatron_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question);
 Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question);
+// The same, where the operators of one GPU are known from an earlier search; if empty, they are put there.
+Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
+                                       std::vector<DataParallelModel>& operators);
+// Whether it would find one: from the leanest plan of each kind, without looking for the quickest.
+Result<bool> has_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
+                                     std::vector<DataParallelModel>& operators);
 // The recipe with another method, as it is usually run.
 Recipe with_method(const Recipe& recipe, Method method);
 

@@ -250,6 +250,63 @@ TEST(Cards, LessIsTrainedOnFewerOfThem) {
   EXPECT_FALSE(lora.offloaded) << "one card is enough";
 }
 
+// The search for the fewest cards halves its way; asked for one number of cards after the other, the answer is the
+// same.
+TEST(Cards, AreTheFewestOfAllThatWereAsked) {
+  for (const std::uint64_t gib : {8, 16, 28}) {
+    Recipe r = bf16(512);
+    r.memory_limit_bytes = gib * kGiB;
+    const Result<Cards> found = find_cards(llama_3_1_8b(), r, {.gpus = 1, .global_batch = 16});
+    ASSERT_TRUE(found.ok());
+    for (const CardsOf& row : found.value().methods) {
+      std::uint64_t fewest = 0;
+      for (std::uint64_t gpus = 1; gpus <= 16 && fewest == 0; gpus *= 2) {
+        PlanQuestion question{gpus, 16};
+        question.wanted = 1;
+        question.keep = PlanQuestion::Keep::on_gpu;
+        const Result<Plans> plans = find_data_parallel_plans(llama_3_1_8b(), with_method(r, row.method), question);
+        if (!plans.value().plans.empty()) fewest = gpus;
+      }
+      EXPECT_EQ(row.gpus, fewest) << gib << " GiB, method " << static_cast<int>(row.method);
+    }
+  }
+}
+
+// What a plan's micro-batches need together is no less than what one needs: by one alone a plan may be refused.
+TEST(DataParallelPlans, OneMicroBatchNeedsNoMoreThanThree) {
+  struct Kind {
+    std::uint64_t zero, fsdp;
+    Offload offload;
+  };
+  for (const Kind& kind : {Kind{0, 0, {}}, Kind{1, 0, {}}, Kind{2, 0, {}}, Kind{3, 0, {}}, Kind{0, 1, {}},
+                           Kind{0, 2, {}}, Kind{2, 0, Offload::optimizer}, Kind{3, 0, Offload::optimizer},
+                           Kind{3, 0, Offload::params}, Kind{0, 1, Offload::params}, Kind{0, 2, Offload::params}}) {
+    for (const Checkpointing checkpointing : {Checkpointing::none, Checkpointing::full}) {
+      for (const Method method : {Method::full, Method::lora}) {
+        for (const bool reshards : {true, false}) {
+          Recipe r = bf16(64);
+          r.batch = 2;
+          r.dp = 4;
+          r.zero = kind.zero;
+          r.fsdp = kind.fsdp;
+          r.offload = kind.offload;
+          r.checkpointing = checkpointing;
+          r.method = method;
+          r.reshard_after_forward = reshards;
+          const Result<RankRun> once = run_rank(odd_llama(3), r, 0);
+          r.grad_accum = 3;
+          const Result<RankRun> thrice = run_rank(odd_llama(3), r, 0);
+          ASSERT_EQ(once.ok(), thrice.ok());
+          if (!once.ok()) continue;
+          EXPECT_LE(once.value().replay.peak_allocated_bytes, thrice.value().replay.peak_allocated_bytes)
+              << kind.zero << " " << kind.fsdp << " " << static_cast<int>(kind.offload)
+              << static_cast<int>(checkpointing) << static_cast<int>(method) << reshards;
+        }
+      }
+    }
+  }
+}
+
 // Answer.AI's and PEFT's question: a 70B model on cards of 24 GB. They get it onto two, with weights in host memory.
 TEST(Cards, SeventyBillionsInFourBitsTakeSomeCardsOf24Gigabytes) {
   Recipe r = bf16(1024);
