@@ -7,6 +7,7 @@ import { parse as parseToml } from 'smol-toml';
 import { parse as parseYaml } from 'yaml';
 import { Core } from '../../../web/src/core/loader.js';
 import type { Recipe } from '../../../web/src/core/types.js';
+import { flagsOf, readCommand } from '../../../web/src/importing/command_line.js';
 import { AXOLOTL, LLAMA_FACTORY, TRAINER } from '../../../web/src/importing/hugging_face.js';
 import { ACCELERATE, DEEPSPEED } from '../../../web/src/importing/launchers.js';
 import { megatronFlags, readMegatron } from '../../../web/src/importing/megatron.js';
@@ -44,6 +45,11 @@ const textOf = (data: Uint8Array): string => new TextDecoder().decode(data);
 
 // Importers.
 
+// "table.key" is a key of a table, or spelt so.
+function has(file: Values, key: string): boolean {
+  return Object.hasOwn(file, key) || Object.entries(file).some(([name, table]) => key.startsWith(`${name}.`) && isTable(table) && has(table, key.slice(name.length + 1)));
+}
+
 async function holds(imported: Imported, file: Values, format?: Format): Promise<void> {
   const keys = (await started).catalogue.recipe_keys;
   mustBeRecipe(imported.recipe, keys);
@@ -52,11 +58,11 @@ async function holds(imported: Imported, file: Values, format?: Format): Promise
   mustBeTexts(imported.used, 'used');
   mustBeTexts(imported.notModelled, 'not modelled');
   mustBeTexts(imported.notRead, 'not read');
-  must(imported.notRead.every((key) => Object.hasOwn(file, key)), 'a key that the file does not have');
+  must(imported.notRead.every((key) => has(file, key)), 'a key that the file does not have');
   must(imported.used.every((key) => !imported.notRead.includes(key)), 'a key both used and not read');
   for (const row of format?.rows ?? []) {
     const value = at(file, row.key);
-    const said = value === undefined || value === null ? undefined : row.says(value, file);
+    const said = value === undefined || value === null ? undefined : row.says(value, file, {});
     if (said !== undefined && said !== 'not_modelled') mustBeRecipe(said, keys);
   }
   if (imported.config !== undefined) must(isTable(JSON.parse(imported.config)), 'the configuration is no object');
@@ -77,13 +83,15 @@ function tables(source: string): Values | undefined {
   return undefined;
 }
 
+const FLAGS = ['Megatron-LM', 'SFTTrainer (command line)']; // whose keys are flags, whatever else the text could be read as
+
 // The table of one format on whatever parses, whether or not it is taken for that format; and the door itself.
 const importer = (format: Format): Target => async (data) => {
   const source = textOf(data);
   const file = tables(source);
   if (file) await holds(readAs(format, file), file, format);
   const read = readConfiguration(source);
-  if (read && file && read.format !== 'Megatron-LM') await holds(read, file);
+  if (read && file && !FLAGS.includes(read.format)) await holds(read, file);
 };
 
 export const axolotl = importer(AXOLOTL);
@@ -99,6 +107,12 @@ export const megatron: Target = async (data) => {
   const [file, read] = [megatronFlags(source), readMegatron(source)];
   must((file === undefined) === (read === undefined), 'flags without an answer');
   if (file && read) await holds(read, file);
+};
+
+export const command: Target = async (data) => {
+  const source = textOf(data);
+  const read = readCommand(source, {});
+  if (read) await holds(read, flagsOf(source, ['lora_target_modules']));
 };
 
 // Memory snapshots: pickle, and JSON.

@@ -21,8 +21,14 @@ struct Ended {
   int status = 0;  // as waitpid has it
 };
 
+// Below the range that the system takes for connections: a port that was just free would be taken again by anybody's.
+// Each process begins elsewhere.
 inline std::uint16_t free_port() {
-  return listen_at(0, true, 1).port;  // given back at once; nobody else is that quick
+  static std::uint32_t next = static_cast<std::uint32_t>(getpid()) * 97;
+  for (;;) {
+    const auto port = static_cast<std::uint16_t>(12000 + next++ % 20000);
+    if (listen_at(port, true, 1).error.empty()) return port;
+  }
 }
 
 inline RankPlace place(std::uint64_t rank, std::uint64_t world, std::uint16_t port) {
