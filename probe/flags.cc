@@ -162,6 +162,7 @@ int complain(const CLI::App& app, const std::vector<std::string>& unknown) {
   for (const CLI::Option* option : app.get_options())
     known.push_back(option->get_name());
   std::vector<const char*> names;
+  names.reserve(known.size());
   for (const std::string& name : known)
     names.push_back(name.c_str());
   const auto is_flag = [](const std::string& word) { return word.starts_with("-"); };
