@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/order.h"
+#include "core/training/support.h"
 
 namespace ledger {
 namespace {
@@ -12,11 +13,6 @@ struct Row {
   const char* id;
   void (*apply)(Recipe& r);
 };
-
-bool plain_adamw(const Recipe& r) {
-  return r.optimizer == Optimizer::adamw_fused || r.optimizer == Optimizer::adamw_foreach ||
-         r.optimizer == Optimizer::adamw_forloop;
-}
 
 // The same samples a step in smaller pieces; the whole of an odd batch is taken apart.
 void split(Recipe& r, std::uint64_t pieces) {

@@ -277,9 +277,7 @@ class ShardedSearch {
     const bool whole = r.fsdp == 0 && r.zero != 3;
     const Bytes each = r.precision == Precision::bf16 || r.zero != 0 ? 2 : 4;
     const Bytes weights = models_.front().weight_bytes(each) / (whole ? 1 : r.dp);
-    const bool adamw = r.optimizer == Optimizer::adamw_fused || r.optimizer == Optimizer::adamw_foreach ||
-                       r.optimizer == Optimizer::adamw_forloop;
-    if (!adamw || r.offload != Offload::none) return weights;
+    if (!plain_adamw(r) || r.offload != Offload::none) return weights;
     const Bytes moments = r.zero != 0 ? 3 * 4 : 2 * (r.method == Method::full ? each : 2);  // in ZeRO masters, too
     const Bytes states = times(models_.front().trained_elements(), moments);
     return plus(weights, states / (r.fsdp == 0 && r.zero == 0 ? 1 : r.dp));

@@ -320,9 +320,7 @@ constexpr Refusal kRefusals[] = {
     {"optimizer", "optimizer_not_for_shards",
      [](const ModelConfig&, const Recipe& r) {
        const bool shards = r.fsdp != 0 || r.zero != 0;
-       return shards && r.optimizer != Optimizer::adamw_fused && r.optimizer != Optimizer::adamw_foreach &&
-              r.optimizer != Optimizer::adamw_forloop && r.optimizer != Optimizer::sgd &&
-              r.optimizer != Optimizer::sgd_momentum;
+       return shards && !plain_adamw(r) && r.optimizer != Optimizer::sgd && r.optimizer != Optimizer::sgd_momentum;
      }},
     {"ddp_bucket_view", "ddp_needs_ranks",
      [](const ModelConfig&, const Recipe& r) { return r.ddp_bucket_view && (r.dp < 2 || r.fsdp != 0 || r.zero != 0); }},
@@ -393,6 +391,11 @@ bool prepared_for_kbit(const Recipe& r) {
   // DeepSpeed casts it back; sharded by FSDP the model is left as it is (trl sft_trainer.py, is_sharded_qlora).
   const bool by_peft = r.stack != Stack::native && r.zero == 0 && r.fsdp == 0;
   return (r.method == Method::qlora || int8_base) && r.prepare_kbit && by_peft;
+}
+
+bool plain_adamw(const Recipe& recipe) {
+  return recipe.optimizer == Optimizer::adamw_fused || recipe.optimizer == Optimizer::adamw_foreach ||
+         recipe.optimizer == Optimizer::adamw_forloop;
 }
 
 bool fp32_stream(const Recipe& r) {

@@ -12,6 +12,9 @@ namespace ledger {
 // A quantised base that PEFT prepared (prepare_model_for_kbit_training): whatever is not quantised is held in fp32.
 bool prepared_for_kbit(const Recipe& recipe);
 
+// PyTorch's AdamW, in any of its three implementations.
+bool plain_adamw(const Recipe& recipe);
+
 // The residual stream is fp32, and with it queries and keys where autocast does not cast them.
 bool fp32_stream(const Recipe& recipe);
 

@@ -4,6 +4,7 @@
 
 #include "core/models/torchtitan.h"
 #include "core/training/refusal.h"
+#include "core/training/support.h"
 #include "core/training/titan_pipeline.h"
 
 namespace ledger {
@@ -34,11 +35,7 @@ constexpr Refusal kTorchtitanRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.method != Method::full || r.weights != Weights::unquantised; }},
     {"precision", "torchtitan_precisions",
      [](const ModelConfig&, const Recipe& r) { return r.precision == Precision::amp_fp16 || r.autocast; }},
-    {"optimizer", "torchtitan_steps_with_adamw",
-     [](const ModelConfig&, const Recipe& r) {
-       return r.optimizer != Optimizer::adamw_fused && r.optimizer != Optimizer::adamw_foreach &&
-              r.optimizer != Optimizer::adamw_forloop;
-     }},
+    {"optimizer", "torchtitan_steps_with_adamw", [](const ModelConfig&, const Recipe& r) { return !plain_adamw(r); }},
     {"attention", "torchtitan_calls_sdpa",
      [](const ModelConfig& c, const Recipe& r) {
        const bool fused = r.attention == Attention::flash || r.attention == Attention::cudnn;
