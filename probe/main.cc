@@ -62,8 +62,6 @@ std::string part_of_torchtitan_not_run(const ModelConfig& config, const Recipe& 
 
 // What of Megatron's step is a size alone, or would not be computed as it is there.
 std::string part_of_megatron_not_run(const ModelConfig& config, const Recipe& recipe) {
-  if (recipe.attention == Attention::eager)
-    return "Megatron's unfused attention (--attention eager) is predicted only.";
   // Experts take turns, place by place of the sequence, of which a rank that shares it has two pieces.
   const std::uint64_t cuts = (recipe.cp == 1 ? 1 : 2 * recipe.cp) * (recipe.sequence_parallel ? recipe.tp : 1);
   const std::uint64_t places = recipe.seq / cuts;

@@ -220,6 +220,19 @@ constexpr Reason kReasons[] = {
      "Megatron's distributed optimizer is zero 1; without it zero is 0, and fsdp is not modelled"},
     {"interleaving_takes_micro_batches_in_groups",
      "the interleaved schedule takes micro-batches in groups of pp: pp of 2 or more must divide micro_batches"},
+    {"stages_of_unequal_layers",
+     "decoder_first_pipeline_num_layers and decoder_last_pipeline_num_layers are of stack megatron's 1f1b schedule "
+     "with "
+     "pp above 1; the stages between have equal numbers of the other layers"},
+    {"chunks_cut_interleaved_stages",
+     "num_layers_per_virtual_pipeline_stage is of stack megatron's interleaved schedule and divides a stage's layers"},
+    {"megatron_latent_attention",
+     "Megatron's multi-latent attention is computed with attention eager, and where tp is above 1 with "
+     "sequence_parallel; cp and transformer_impl local are not modelled with it"},
+    {"local_modules_are_megatrons",
+     "transformer_impl local is of stack megatron, for models with LayerNorm and with attention eager, where its fused "
+     "softmax runs: seq above 16 and up to 4096, a multiple of 4, and batch times a GPU's heads a multiple of 4 (of 8 "
+     "with seq up to 128)"},
     {"megatron_counts_micro_batches", "Megatron's micro-batches of a step are micro_batches; leave grad_accum at 1"},
     {"megatron_attention_not_modelled",
      "of Transformer Engine's attention, cuDNN's (sdpa, cudnn), flash attention (flash) and eager (unfused) are "
@@ -229,7 +242,8 @@ constexpr Reason kReasons[] = {
     {"recomputed_layers_want_full",
      "recompute_method and recompute_num_layers say which layers stack megatron recomputes with checkpointing full"},
     {"megatron_loss_is_vocab_parallel",
-     "Megatron's loss is over a vocabulary cut among tp ranks; use full or vocab_parallel"},
+     "Megatron's loss is over a vocabulary cut among tp ranks; use full, vocab_parallel or "
+     "vocab_parallel_fused"},
     {"cp_cuts_the_sequence_in_pairs",
      "context parallelism gives each of cp ranks two pieces of the sequence: 2 cp must divide seq"},
     {"cp_wants_fused_attention", "context parallelism works with fused attention; use sdpa, cudnn or flash"},

@@ -61,6 +61,9 @@ Recipe alone(const Recipe& open) {
   r.sequence_parallel = r.ddp_bucket_view = r.compile = r.float8 = r.float8_all_gather = false;
   if (r.stack != open.stack) r.liger = false;
   r.pipeline_schedule = defaults.pipeline_schedule;
+  r.decoder_first_pipeline_num_layers = r.decoder_last_pipeline_num_layers = 0;
+  r.num_layers_per_virtual_pipeline_stage = defaults.num_layers_per_virtual_pipeline_stage;
+  r.transformer_impl = defaults.transformer_impl;
   r.cp_comm_type = defaults.cp_comm_type;
   r.cp_a2a_ranks = defaults.cp_a2a_ranks;
   r.zero = r.fsdp = 0;

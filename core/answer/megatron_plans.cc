@@ -48,7 +48,7 @@ class Search {
 
   void list() {
     for (std::uint64_t pp = 1; pp <= config_.num_hidden_layers; ++pp) {
-      if (layers_of_stage(config_, pp) == 0) continue;
+      if (layers_of_stage(config_, {.pp = pp}, 0) == 0) continue;
       for (std::uint64_t tp = 1; tp <= links().gpus; tp *= 2) {
         for (std::uint64_t cp = 1; cp <= kMostParts; cp *= 2) {
           if (question_.gpus % times(times(tp, pp), cp) == 0) list_experts({tp, pp, cp, 1, 1, {}, {}, {}});

@@ -132,7 +132,7 @@ constexpr Remark kNotes[] = {
      }},
     {"pp_counts_embedding_and_loss",
      [](const Prediction& p) {
-       return p.recipe.stack == Stack::megatron && counts_embedding_and_loss(p.config, p.recipe.pp);
+       return p.recipe.stack == Stack::megatron && counts_embedding_and_loss(p.config, stage_cut(p.recipe));
      }},
     {"sdpa_falls_to_math",
      [](const Prediction& p) { return takes_sdpa(p) && stays_fp32(p.recipe) && groups_heads(p); }},

@@ -100,9 +100,8 @@ class StepModel {
     return step;
   }
 
-  // num_layers_per_virtual_pipeline_stage 1, as the traced schedule has it.
-  std::uint64_t chunks() const { return r_.pipeline_schedule == PipelineSchedule::interleaved ? layers() : 1; }
-  std::uint64_t layers() const { return layers_of_stage(c_, r_.pp); }
+  std::uint64_t chunks() const { return chunks_of_stage(c_, stage_cut(r_), 0); }
+  std::uint64_t layers() const { return most_layers_of_a_stage(c_, stage_cut(r_)); }
   std::uint64_t tokens() const { return times(r_.batch, r_.seq) / r_.cp; }  // of one GPU
 
   // Forward, twice that backward, and what is computed again. The last stage has the output head, for a layer or beside
@@ -113,7 +112,7 @@ class StepModel {
                          : r_.checkpointing == Checkpointing::selective ? layer_.attention_flops
                                                                         : 0;
     const double head = 6 * real(c_.hidden_size) * real(c_.vocab_size), layer = 3 * forward + again;
-    const double last = counts_embedding_and_loss(c_, r_.pp) ? std::max(layer, head) : layer + head;
+    const double last = counts_embedding_and_loss(c_, stage_cut(r_)) ? std::max(layer, head) : layer + head;
     return real(tokens()) * (real(layers() - 1) * layer + last) / real(r_.tp);
   }
 

@@ -48,6 +48,7 @@ struct LatentConfig {
   std::uint64_t kv_rank = 0;
   std::uint64_t nope_dim = 0, rope_dim = 0, v_dim = 0;  // of a head
   bool interleaved = false;                             // neighbours turn with each other
+  bool normed = true;                                   // compressed queries, keys and values
 };
 
 // T5's decoder, which stands beside an encoder of num_hidden_layers, and its biases by distance.

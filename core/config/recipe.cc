@@ -33,7 +33,9 @@ constexpr const char* kOptimizer[] = {
 constexpr const char* kAttention[] = {"sdpa", "flash", "efficient", "math", "eager", "cudnn"};
 constexpr const char* kCheckpointing[] = {"none", "full", "full-reentrant", "selective", "offload"};
 constexpr const char* kRecomputeMethod[] = {"uniform", "block"};
-constexpr const char* kLoss[] = {"full", "chunked", "fused_linear", "fused_linear_0.6", "cut", "vocab_parallel"};
+constexpr const char* kTransformerImpl[] = {"transformer_engine", "local"};
+constexpr const char* kLoss[] = {"full", "chunked",        "fused_linear",        "fused_linear_0.6",
+                                 "cut",  "vocab_parallel", "vocab_parallel_fused"};
 constexpr const char* kAdapterDtype[] = {"fp32", "bf16"};
 constexpr const char* kUnitChoices[] = {"layers", "titan"};
 constexpr const char* kShardDtype[] = {"bf16", "fp32"};
@@ -53,14 +55,15 @@ static_assert(std::size(kPrecision) == static_cast<std::size_t>(Precision::megat
 static_assert(std::size(kOptimizer) == static_cast<std::size_t>(Optimizer::galore_adamw) + 1);
 static_assert(std::size(kAttention) == static_cast<std::size_t>(Attention::cudnn) + 1);
 static_assert(std::size(kCheckpointing) == static_cast<std::size_t>(Checkpointing::offload) + 1);
-static_assert(std::size(kLoss) == static_cast<std::size_t>(Loss::vocab_parallel) + 1);
+static_assert(std::size(kTransformerImpl) == static_cast<std::size_t>(TransformerImpl::local) + 1);
+static_assert(std::size(kLoss) == static_cast<std::size_t>(Loss::vocab_parallel_fused) + 1);
 static_assert(std::size(kWeights) == static_cast<std::size_t>(Weights::nf4) + 1);
 static_assert(std::size(kKvCache) == static_cast<std::size_t>(KvCacheKind::quantized) + 1);
 static_assert(std::size(kOffload) == static_cast<std::size_t>(Offload::activations) + 1);
 
 constexpr std::uint64_t kMaxRanks = 65536;                      // of one kind of parallelism
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;  // of a buffer or a limit of DeepSpeed's
-constexpr std::uint64_t kMostRecomputed = 4096;                 // layers
+constexpr std::uint64_t kMostLayers = 4096;                     // of a stage or of a unit
 constexpr std::uint64_t kMaxNames = 64;                         // LoRA targets
 constexpr std::uint64_t kMaxNameBytes = 128;                    // of one target
 constexpr std::uint64_t kMaxMemory = std::uint64_t{1} << 50;
@@ -192,9 +195,10 @@ constexpr std::array kRows = {
     integer<&Recipe::decoder_seq>("decoder_seq", 0, 16777216),
     integer<&Recipe::grad_accum>("grad_accum", 1, 65536),
     choice<&Recipe::attention>("attention", kAttention),
+    choice<&Recipe::transformer_impl>("transformer_impl", kTransformerImpl),
     choice<&Recipe::checkpointing>("checkpointing", kCheckpointing),
     choice<&Recipe::recompute_method>("recompute_method", kRecomputeMethod),
-    integer<&Recipe::recompute_num_layers>("recompute_num_layers", 1, kMostRecomputed),
+    integer<&Recipe::recompute_num_layers>("recompute_num_layers", 1, kMostLayers),
     choice<&Recipe::loss>("loss", kLoss),
     flag<&Recipe::liger>("liger"),
     flag<&Recipe::compile>("compile"),
@@ -240,6 +244,9 @@ constexpr std::array kRows = {
     flag<&Recipe::reduce_scatter>("reduce_scatter"),
     choice<&Recipe::deepspeed>("deepspeed", kDeepSpeed),
     choice<&Recipe::pipeline_schedule>("pipeline_schedule", kPipelineSchedule),
+    integer<&Recipe::num_layers_per_virtual_pipeline_stage>("num_layers_per_virtual_pipeline_stage", 1, kMostLayers),
+    integer<&Recipe::decoder_first_pipeline_num_layers>("decoder_first_pipeline_num_layers", 0, kMostLayers),
+    integer<&Recipe::decoder_last_pipeline_num_layers>("decoder_last_pipeline_num_layers", 0, kMostLayers),
     integer<&Recipe::micro_batches>("micro_batches", 1, 65536),
     integer<&Recipe::fsdp>("fsdp", 0, 2),
     choice<&Recipe::units>("units", kUnitChoices),

@@ -54,13 +54,15 @@ enum class Optimizer : std::uint8_t {
 enum class Attention : std::uint8_t { sdpa, flash, efficient, math, eager, cudnn };
 enum class Checkpointing : std::uint8_t { none, full, full_reentrant, selective, offload };
 enum class RecomputeMethod : std::uint8_t { uniform, block };
+enum class TransformerImpl : std::uint8_t { transformer_engine, local };
 enum class Loss : std::uint8_t {
   full,
   chunked,
   fused_linear,
   fused_linear_0_6,  // "fused_linear_0.6"
   cut,
-  vocab_parallel
+  vocab_parallel,
+  vocab_parallel_fused
 };
 enum class AdapterDtype : std::uint8_t { fp32, bf16 };
 enum class Units : std::uint8_t { layers, titan };
@@ -88,6 +90,7 @@ struct Recipe {
   std::uint64_t decoder_seq = 0;  // of an encoder-decoder, whose encoder reads seq tokens; 0: as many
   std::uint64_t grad_accum = 1;
   Attention attention = Attention::sdpa;
+  TransformerImpl transformer_impl = TransformerImpl::transformer_engine;  // Megatron's
   Checkpointing checkpointing = Checkpointing::none;
   // Megatron's, with full: units of so many layers, or the first so many layers, of a stage or chunk.
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
@@ -128,6 +131,9 @@ struct Recipe {
   bool reduce_scatter = true;
   DeepSpeed deepspeed = DeepSpeed::v0_19;  // its release: from 0.18.3 on, or up to 0.18.2
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
+  std::uint64_t num_layers_per_virtual_pipeline_stage = 1;  // of an interleaved stage's chunks
+  std::uint64_t decoder_first_pipeline_num_layers = 0;      // of the first and the last stage; 0: as between them
+  std::uint64_t decoder_last_pipeline_num_layers = 0;
   std::uint64_t micro_batches = 1;
   std::uint64_t fsdp = 0;
   Units units = Units::layers;

@@ -61,7 +61,7 @@ enum class Routing : std::uint8_t {
   grouped_sigmoid,  // DeepSeek V3: fp32 scores, chosen with a correction from the best groups
   every_expert,     // Llama 4: every expert sees every token, times the sigmoid of its score or 0
 };
-enum class Act : std::uint8_t { silu, gelu, gelu_tanh, gelu_new, gelu_bloom, relu, quick_gelu, count_ };
+enum class Act : std::uint8_t { silu, gelu, gelu_tanh, gelu_new, gelu_bloom, relu, relu2, quick_gelu, count_ };
 
 struct Style {
   NormKind norm = NormKind::rms;

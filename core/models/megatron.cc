@@ -22,7 +22,7 @@ bool has_experts(const ModelConfig& c, std::uint64_t layer) {
 
 // add_bias_linear: of every linear of a layer, or of queries, keys and values alone (add_qkv_bias).
 bool biased(const ModelConfig& c) {
-  return c.style.norm == NormKind::layer;
+  return c.style.norm == NormKind::layer && c.mlp_bias;
 }
 
 }  // namespace
@@ -49,9 +49,10 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
       np_(shared(config.num_attention_heads, options.tp, Sym::nh)),
       ng_(shared(config.num_key_value_heads, options.tp, Sym::nkv)),
       vocab_(shared(megatron_vocab(config, options.tp), options.tp, Sym::V)) {
-  const std::uint64_t layers = layers_of_stage(config, options.pp);
+  const std::uint64_t layers = layers_of_stage(config, options.cut, options.stage);
   const TensorCut rows = cut_of(vocab_.size, h_.size);
   depth_ = layers / options.chunks;
+  latent_ = config.style.projections == Projections::latent;
   set_input_tensors_.resize(static_cast<std::size_t>(options.chunks));
   if (is_first(0)) {
     word_embeddings_ = parameter(kWordEmbeddings, {vocab_, h_}, Parameter::Role::matrix, rows);
@@ -60,7 +61,7 @@ MegatronStage::MegatronStage(Tape& tape, const ModelConfig& config, const Megatr
       position_embeddings_ = parameter("embedding.position_embeddings.weight", places, Parameter::Role::matrix);
     }
   }
-  if (config.style.position == Position::rotary) make_frequencies();
+  if (config.style.position == Position::rotary || latent_) make_frequencies();
   {
     const Tape::Scope scope(tape, "layers.*");
     for (std::uint64_t i = 0; i < layers; ++i) {
@@ -87,24 +88,6 @@ void MegatronStage::make_frequencies() {
   const Dim half = c_.rotary_dim == 0 ? Dim{d_.size / 2, Sym::half_d} : Dim{c_.rotary_dim / 2, Sym::none};
   frequencies_ = tape_.empty(OpKind::load_buffer, {half}, DType::f32);
   tape_.run(OpKind::load_buffer, {}, {&frequencies_}, {c_.rope_theta, {0, 0}});
-}
-
-bool counts_embedding_and_loss(const ModelConfig& config, std::uint64_t pp) {
-  return config.num_hidden_layers % pp != 0 && (config.num_hidden_layers + 2) % pp == 0;
-}
-
-std::uint64_t layers_of_stage(const ModelConfig& config, std::uint64_t pp) {
-  if (counts_embedding_and_loss(config, pp)) return (config.num_hidden_layers + 2) / pp;
-  return config.num_hidden_layers % pp == 0 ? config.num_hidden_layers / pp : 0;
-}
-
-// Of a stage's chunks, one after the other, as numbers of the whole model's layers.
-std::optional<std::uint64_t> MegatronStage::layer_at(std::uint64_t position) const {
-  const std::uint64_t chunk = position / depth_;
-  const std::uint64_t index = plus(times(plus(times(chunk, o_.pp), o_.stage), depth_), position % depth_);
-  if (!counts_embedding_and_loss(c_, o_.pp)) return index;
-  if (index == 0 || index > c_.num_hidden_layers) return std::nullopt;
-  return index - 1;
 }
 
 Tensor MegatronStage::parameter(const std::string& path, const Shape& shape, Parameter::Role role, const TensorCut& cut,
@@ -135,24 +118,8 @@ MegatronStage::LnLinear MegatronStage::make_ln_linear(const std::string& path, c
 MegatronStage::Layer MegatronStage::make_layer(std::uint64_t index) {
   const Tape::Layer number(tape_, static_cast<std::int32_t>(index));
   const std::string path = "decoder.layers." + std::to_string(index) + ".";
-  const bool bias = biased(c_);
-  const Dim q_width = megatron::times_dim(np_, d_),
-            qkv_width{plus(q_width.size, times(2, megatron::times_dim(ng_, d_).size)), Sym::none};
   Layer layer;
-  layer.qkv = make_ln_linear(path + "self_attention.linear_qkv", "linear_qkv", qkv_width, bias || c_.qkv_bias);
-  parameter_of(layer.qkv.weight).cut = cut_of(qkv_width.size, h_.size);  // by groups of heads
-  {
-    const Tape::Scope scope(tape_, "linear_proj");
-    layer.proj = parameter(path + "self_attention.linear_proj.weight", {h_, q_width}, Parameter::Role::matrix,
-                           cut_of(q_width.size, 1));
-    if (bias)
-      layer.proj_bias =
-          parameter(path + "self_attention.linear_proj.bias", {h_}, Parameter::Role::bias, {}, PartsOf::tokens);
-  }
-  if (c_.qk_norm) {
-    layer.q_norm = make_head_norm(path + "self_attention.q_layernorm", "q_layernorm");
-    layer.k_norm = make_head_norm(path + "self_attention.k_layernorm", "k_layernorm");
-  }
+  make_attention(layer, path + "self_attention.");
   if (has_experts(c_, index)) {
     layer.fc1 = make_ln_linear(path + "pre_mlp_layernorm", "pre_mlp_layernorm", {0, Sym::none}, false);
     layer.experts = make_experts(path + "mlp.");
@@ -160,6 +127,29 @@ MegatronStage::Layer MegatronStage::make_layer(std::uint64_t index) {
     make_feed(layer, path + "mlp.");
   }
   return layer;
+}
+
+void MegatronStage::make_attention(Layer& layer, const std::string& path) {
+  const bool bias = biased(c_);
+  const Dim values = megatron::times_dim(np_, latent_ ? Dim{c_.latent.v_dim, Sym::none} : d_);
+  const Dim q_width = megatron::times_dim(np_, d_),
+            qkv_width{plus(q_width.size, times(2, megatron::times_dim(ng_, d_).size)), Sym::none};
+  if (latent_) {
+    layer.qkv = make_ln_linear(path + "input_layernorm", "input_layernorm", {0, Sym::none}, false);
+    layer.latent = make_latent(path);
+  } else {
+    layer.qkv = make_ln_linear(path + "linear_qkv", "linear_qkv", qkv_width, bias || c_.qkv_bias);
+    parameter_of(layer.qkv.weight).cut = cut_of(qkv_width.size, h_.size);  // by groups of heads
+  }
+  {
+    const Tape::Scope scope(tape_, "linear_proj");
+    layer.proj = parameter(path + "linear_proj.weight", {h_, values}, Parameter::Role::matrix, cut_of(values.size, 1));
+    if (bias) layer.proj_bias = parameter(path + "linear_proj.bias", {h_}, Parameter::Role::bias, {}, PartsOf::tokens);
+  }
+  if (c_.qk_norm) {
+    layer.q_norm = make_head_norm(path + "q_layernorm", "q_layernorm");
+    layer.k_norm = make_head_norm(path + "k_layernorm", "k_layernorm");
+  }
 }
 
 void MegatronStage::make_feed(Layer& layer, const std::string& path) {

@@ -14,14 +14,9 @@
 #include "core/config/model_config.h"
 #include "core/models/attention.h"
 #include "core/models/megatron_experts.h"
+#include "core/models/megatron_stages.h"
 
 namespace ledger {
-
-// Layers of each stage; 0: it cannot be cut so. Where pp does not divide the layers, embedding and loss count as one
-// each, in place of a layer of the first and of the last stage: --account-for-embedding-in-pipeline-split and
-// --account-for-loss-in-pipeline-split (transformer_block.py, get_num_layers_to_build).
-std::uint64_t layers_of_stage(const ModelConfig& config, std::uint64_t pp);
-bool counts_embedding_and_loss(const ModelConfig& config, std::uint64_t pp);
 
 // Vocabulary as Megatron pads it: to a multiple of 128 x tp.
 std::uint64_t megatron_vocab(const ModelConfig& config, std::uint64_t tp);
@@ -49,10 +44,20 @@ class MegatronStage {
     const char* name = "";
     Tensor norm, weight, bias;  // norm: weight and bias in one, [2, h] or [1, h]
   };
+  struct Latent {
+    Tensor q_down, kv_down;  // no q_down: queries are not compressed
+    LnLinear q_up, kv_up;
+    mutable Tensor angles;
+  };
+  struct Heads {
+    Tensor q, k, v;
+    Tensor product;  // that SelfAttention.forward's value is a view of
+  };
   struct Layer {
     LnLinear qkv, fc1;
     Tensor proj, proj_bias, fc2, fc2_bias, fc1_bias;
     LnLinear q_norm, k_norm;                 // of every head
+    std::optional<Latent> latent;            // in place of qkv, of which the norm alone is left
     std::optional<MegatronExperts> experts;  // in place of fc1 and fc2, of which the norm alone is left
   };
   struct Batch {
@@ -67,11 +72,17 @@ class MegatronStage {
   MegatronExperts make_experts(const std::string& path);
   LnLinear make_head_norm(const std::string& path, const char* name);
   Layer make_layer(std::uint64_t index);
+  void make_attention(Layer& layer, const std::string& path);
+  Tensor make_down_projection(const std::string& path, const char* name, Dim rank);
+  LnLinear make_up_projection(const std::string& path, const char* name, Dim rank, Dim width);
+  Latent make_latent(const std::string& path);
   void make_feed(Layer& layer, const std::string& path);
   Batch load_batch(std::uint64_t chunk, std::uint64_t micro_batch) const;
   megatron::Sharing sharing(const Tensor& weight) const;
   TensorSeat seat() const { return {o_.tp_rank, o_.tp}; }
-  std::optional<std::uint64_t> layer_at(std::uint64_t position) const;
+  std::optional<std::uint64_t> layer_at(std::uint64_t position) const {
+    return ledger::layer_at(c_, o_.cut, o_.stage, position);
+  }
   std::uint64_t stage_before() const { return (o_.stage + o_.pp - 1) % o_.pp; }
   std::uint64_t stage_after() const { return (o_.stage + 1) % o_.pp; }
   Tensor received(std::uint64_t from, std::int64_t tag) const;
@@ -79,6 +90,7 @@ class MegatronStage {
 
   Tensor own_tokens(const Tensor& whole, int dim) const;
   Tensor positions() const;
+  Tensor rotary_angles() const;
   void ensure_angles() const;
   Tensor embed(const Batch& batch) const;
   Tensor run_layers(std::size_t chunk, const Tensor& x) const;
@@ -86,16 +98,31 @@ class MegatronStage {
   std::size_t recomputed_to(std::size_t first, std::size_t count) const;
   Tensor layer_forward(const Layer& layer, const Tensor& x) const;
   Tensor feed_forward(const Layer& layer, const Tensor& x) const;
-  Tensor attention(const Layer& layer, const Tensor& mixed) const;
+  Heads heads_of(const Layer& layer, const Tensor& mixed) const;
+  Tensor down(const Tensor& x, const Tensor& weight, const char* name) const;
+  Tensor up(const LnLinear& m, const Tensor& x) const;
+  Tensor turned_apart(const Latent& latent, const Tensor& x) const;
+  Heads latent_heads(const Latent& latent, const Tensor& x) const;
+  Tensor attention(const Layer& layer, const Tensor& x) const;
   Tensor turned(const Tensor& x) const;
   Tensor normed_heads(const LnLinear& m, const Tensor& x) const;
   Tensor core_attention(const Tensor& q, const Tensor& k, const Tensor& v) const;
+  struct Folded {
+    Tensor query, key, value;  // key [b n, d, s]
+  };
+  Folded folded(const Tensor& q, const Tensor& k, const Tensor& v) const;
+  Tensor unfolded(const Tensor& context) const;
+  double scale_of_scores() const;
   Tensor unfused(const Tensor& q, const Tensor& k, const Tensor& v) const;
+  Tensor dot_product(const Tensor& q, const Tensor& k, const Tensor& v) const;
   Tensor ln_linear(const LnLinear& m, const Tensor& x) const;
+  Tensor norm_then_linear(const LnLinear& m, const Tensor& x) const;
   Tensor row_linear(const Tensor& x, const Tensor& weight, const char* name) const;
   Tensor activate_fused(const Tensor& x, const Tensor& bias) const;
   Tensor bias_dropout_add(const Tensor& x, const Tensor& bias, const Tensor& residual) const;
   Tensor head_loss(const Tensor& hidden, const Batch& batch);
+  const Tensor& memory_buffer(const Shape& shape) const;
+  Tensor gather_buffer() const;
   void ensure_workspace() const;
   void ensure_grouped_workspaces() const;
 
@@ -105,6 +132,7 @@ class MegatronStage {
   MainGradients& gradients_;
   Dim b_, s_, s_shard_, h_, ffn_, d_, np_, ng_, vocab_;
   Tensor word_embeddings_, position_embeddings_, output_weight_, shared_embedding_;
+  bool latent_ = false;                    // multi-latent attention
   Tensor frequencies_;                     // rotary_pos_emb.inv_freq
   mutable Tensor angles_;                  // what RotaryEmbedding.forward keeps of its first call (lru_cache)
   std::vector<Tensor> set_input_tensors_;  // by chunk
@@ -113,7 +141,9 @@ class MegatronStage {
   LnLinear final_norm_;
   mutable Tensor te_workspace_;                       // allocated at the first product
   mutable std::array<Tensor, 4> grouped_workspaces_;  // nvte_get_num_compute_streams
-  mutable Tensor gather_buffer_;  // get_global_memory_buffer "mpu": gathered inputs of the output layer
+  mutable Tensor memory_buffer_;  // get_global_memory_buffer "mpu": gathered inputs of the output layer, and local
+                                  // modules' inputs and scores
+  mutable std::uint64_t memory_buffer_elements_ = 0;
 };
 
 }  // namespace ledger

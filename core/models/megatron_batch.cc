@@ -101,30 +101,51 @@ Tensor MegatronStage::embed(const Batch& batch) const {
 
 // RotaryEmbedding.forward, of which the first call's result is kept. The kernel that turns computes what is in it.
 void MegatronStage::ensure_angles() const {
-  if (angles_ || !frequencies_) return;
+  if (!angles_ && frequencies_ && !latent_) angles_ = rotary_angles();
+}
+
+Tensor MegatronStage::rotary_angles() const {
+  const Tape::NoGrad no_grad(tape_);
   const Tape::Scope scope(tape_, "rotary_pos_emb", Tape::Scope::Below::nothing);
   const Tape::In in(tape_, Category::buffers);
   const Tensor places = to(arange(tape_, {o_.seq, Sym::s}), DType::f32);
   const Tensor half = view(places, {{o_.seq, Sym::s}, kOne}) * view(frequencies_, {kOne, frequencies_.dim(0)});
-  angles_ = own_tokens(cat(half, half, -1, c_.rotary_dim == 0 ? Sym::d : Sym::none), 0);
+  return own_tokens(cat(half, half, -1, c_.rotary_dim == 0 ? Sym::d : Sym::none), 0);
+}
+
+// GlobalMemoryBuffer.get_tensor "mpu": it grows to the most that is asked of it; whoever has its tensor reads the new
+// memory then.
+const Tensor& MegatronStage::memory_buffer(const Shape& shape) const {
+  if (memory_buffer_ && memory_buffer_elements_ >= shape.numel()) return memory_buffer_;
+  const Tape::Scope scope(tape_, "memory_buffer", Tape::Scope::Below::nothing);
+  const Tape::In in(tape_, Category::communication);
+  const Tensor larger = tape_.empty(OpKind::all_gather, shape, o_.weights);
+  memory_buffer_elements_ = shape.numel();
+  if (memory_buffer_) {
+    tape_.set_data(memory_buffer_, larger);
+  } else {
+    memory_buffer_ = larger;
+  }
+  return memory_buffer_;
+}
+
+// What column-parallel linears of Megatron's gather all tokens in, if they gather any.
+Tensor MegatronStage::gather_buffer() const {
+  return o_.sequence_parallel ? memory_buffer({s_, b_, h_}) : Tensor();
 }
 
 // The output layer and the loss: logits in this rank's part of the vocabulary.
 Tensor MegatronStage::head_loss(const Tensor& hidden, const Batch& batch) {
   const Tape::In in(tape_, Category::logits);
-  if (o_.sequence_parallel && !gather_buffer_) {
-    const Tape::Scope scope(tape_, "memory_buffer", Tape::Scope::Below::nothing);
-    const Tape::In shared_in(tape_, Category::communication);
-    gather_buffer_ = tape_.empty(OpKind::all_gather, {s_, b_, h_}, o_.weights);
-  }
+  const Tensor buffer = gather_buffer();
   Tensor logits;
   {
     const Tape::Scope scope(tape_, "output_layer");
-    logits = megatron::column_linear(hidden, output_weight_, gather_buffer_, sharing(output_weight_));
+    logits = megatron::column_linear(hidden, output_weight_, Tensor(), buffer, sharing(output_weight_));
   }
   const Tape::Scope scope(tape_, "loss");
   const Tensor labels = contiguous(transpose(batch.labels, 0, 1));
-  return mean_all(megatron::vocab_parallel_cross_entropy(logits, labels, seat()));
+  return mean_all(megatron::vocab_parallel_cross_entropy(logits, labels, seat(), o_.fused_loss));
 }
 
 Tensor MegatronStage::forward(std::size_t chunk, const Tensor& received, std::uint64_t micro_batch) {

@@ -31,13 +31,22 @@ void MegatronStage::ensure_grouped_workspaces() const {
 }
 
 megatron::Sharing MegatronStage::sharing(const Tensor& weight) const {
-  return {o_.tp, o_.sequence_parallel, weight ? gradients_.of(weight) : Tensor()};
+  return {o_.tp, o_.sequence_parallel, weight ? gradients_.of(weight) : Tensor(), o_.local};
 }
 
 Tensor MegatronStage::ln_linear(const LnLinear& m, const Tensor& x) const {
+  if (o_.local) return norm_then_linear(m, x);
   ensure_workspace();
   const Tape::Scope scope(tape_, m.name);
   return megatron::norm_linear(x, {m.norm, c_.rms_norm_eps}, m.weight, m.bias, sharing(m.weight));
+}
+
+// FusedLayerNorm (apex), then ColumnParallelLinear.
+Tensor MegatronStage::norm_then_linear(const LnLinear& m, const Tensor& x) const {
+  const Tape::Scope scope(tape_, m.name);
+  const Tensor normed = megatron::norm_linear(x, {m.norm, c_.rms_norm_eps}, Tensor(), Tensor(), {});
+  if (!m.weight) return normed;
+  return megatron::column_linear(normed, m.weight, m.bias, gather_buffer(), sharing(m.weight));
 }
 
 // [s, b, n, d], each head by itself.
@@ -58,38 +67,11 @@ Tensor MegatronStage::bias_dropout_add(const Tensor& x, const Tensor& bias, cons
   return megatron::bias_dropout_add(x, bias, residual, c_.residual_dropout);
 }
 
-// UnfusedDotProductAttention: scores, probabilities and dropped probabilities [b n, s, s] in 16 bits. q, k, v [s, b, n,
-// d]; keys and values are repeated for every query head.
-Tensor MegatronStage::unfused(const Tensor& q, const Tensor& k, const Tensor& v) const {
-  const Dim heads = megatron::times_dim(b_, np_);
-  const Shape folded{s_, heads, d_};
-  const auto widened = [&](const Tensor& x) {
-    if (ng_.size == np_.size) return transpose(reshape(x, folded), 0, 1);
-    const Dim each{np_.size / ng_.size, Sym::none};
-    const Tensor copies = contiguous(expand(unsqueeze(x, 3), {s_, b_, ng_, each, d_}));
-    return transpose(reshape(copies, folded), 0, 1);
-  };
-  const Tensor query = transpose(reshape(q, folded), 0, 1);
-  const Tensor key = transpose(widened(k), 1, 2);
-  Tensor probabilities;
-  {
-    const Tensor scores = bmm(query, key);
-    probabilities = softmax(scores, scores.dtype());
-  }
-  probabilities = dropout(probabilities, c_.attention_dropout);
-  Tensor context;
-  {
-    const Tensor value = widened(v);
-    context = bmm(probabilities, value);
-  }
-  context = transpose(transpose(view(context, {b_, np_, s_, d_}), 1, 2), 0, 1);
-  return reshape(contiguous(context), {s_, b_, megatron::times_dim(np_, d_)});
-}
-
 // DotProductAttention with cuDNN's kernel, or with flash attention, which wants sequences first: copies that it saves,
 // and one of its result.
 Tensor MegatronStage::core_attention(const Tensor& q, const Tensor& k, const Tensor& v) const {
   const Tape::Scope scope(tape_, "core_attention");
+  if (o_.local) return dot_product(q, k, v);
   if (o_.attention == Attention::eager) return unfused(q, k, v);
   const bool flash = o_.attention == Attention::flash;
   const auto by_head = [&](const Tensor& x) {  // [b, n, s, d]
@@ -118,38 +100,54 @@ Tensor MegatronStage::turned(const Tensor& x) const {
 
 // SelfAttention.forward: the product is cut by groups; DotProductAttention makes q, k and v contiguous, unless those of
 // every head lie side by side, a layout that it knows (sbh3d).
-Tensor MegatronStage::attention(const Layer& layer, const Tensor& product) const {
+MegatronStage::Heads MegatronStage::heads_of(const Layer& layer, const Tensor& product) const {
   const Dim each{np_.size / ng_.size, Sym::none}, width = megatron::times_dim(each, d_);
   const Dim group{plus(width.size, times(2, d_.size)), Sym::none};
-  Tensor q, k, v;
+  Heads h;
   {
     const Tensor mixed = view(product, {s_, b_, ng_, group});
     megatron::Heads heads = megatron::split_qkv(mixed, width, d_);
-    q = reshape(heads.q, {s_, b_, np_, d_});
-    k = std::move(heads.k);
-    v = std::move(heads.v);
+    h.q = reshape(heads.q, {s_, b_, np_, d_});
+    h.k = std::move(heads.k);
+    h.v = std::move(heads.v);
   }
   if (layer.q_norm.norm) {
-    q = normed_heads(layer.q_norm, q);
-    k = normed_heads(layer.k_norm, contiguous(k));
+    h.q = normed_heads(layer.q_norm, h.q);
+    h.k = normed_heads(layer.k_norm, contiguous(h.k));
   }
   const bool rotary = c_.style.position == Position::rotary;
   if (rotary) {
-    q = turned(q);
-    k = turned(k);
+    h.q = turned(h.q);
+    h.k = turned(h.k);
   }
   const bool side_by_side = !rotary && each.size == 1;
   if (!side_by_side) {
-    q = contiguous(q);
-    k = contiguous(k);
-    v = contiguous(v);
+    for (Tensor* one : {&h.q, &h.k, &h.v})
+      *one = contiguous(*one);
   }
-  if (o_.checkpointing != Checkpointing::selective) return core_attention(q, k, v);
-  return tape_.checkpoint([this, q, k, v] { return core_attention(q, k, v); });  // recompute_modules: core_attn
+  return h;
+}
+
+Tensor MegatronStage::attention(const Layer& layer, const Tensor& x) const {
+  Heads h;
+  if (layer.latent) {
+    h = latent_heads(*layer.latent, ln_linear(layer.qkv, x));
+  } else {
+    const Tensor product = ln_linear(layer.qkv, x);
+    const Tape::Scope scope(tape_, "self_attention");
+    h = heads_of(layer, product);
+    h.product = product;
+  }
+  const Tape::Scope scope(tape_, "self_attention");
+  if (o_.checkpointing != Checkpointing::selective) return core_attention(h.q, h.k, h.v);
+  return tape_.checkpoint([this, q = h.q, k = h.k, v = h.v] {  // recompute_modules: core_attn
+    return core_attention(q, k, v);
+  });
 }
 
 Tensor MegatronStage::activate_fused(const Tensor& x, const Tensor& bias) const {
   const Tape::Scope scope(tape_, "activation");
+  if (c_.act == Act::relu2) return megatron::squared_relu(x);
   return megatron::bias_activation(x, bias, c_.style.feed == Feed::gated);
 }
 
@@ -167,12 +165,7 @@ Tensor MegatronStage::feed_forward(const Layer& layer, const Tensor& x) const {
 Tensor MegatronStage::layer_forward(const Layer& layer, const Tensor& x) const {
   Tensor hidden;
   {
-    Tensor out;
-    {
-      Tensor product = ln_linear(layer.qkv, x);
-      const Tape::Scope scope(tape_, "self_attention");
-      out = attention(layer, product);
-    }
+    Tensor out = attention(layer, x);
     out = row_linear(out, layer.proj, "linear_proj");
     hidden = bias_dropout_add(out, layer.proj_bias, x);
   }

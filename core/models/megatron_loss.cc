@@ -28,6 +28,18 @@ void cross_entropy_backward(Node& node, const Gradients& in, Gradients& out) {
   tape.run(OpKind::mul_inplace, {&out[0], &gradient}, {&out[0]});
 }
 
+// fused_cross_entropy.py, calculate_gradients, as torch.compile has it: what is written at single places (index_put)
+// goes to a copy of the probabilities, and the product that follows leaves in the logits' dtype.
+void fused_cross_entropy_backward(Node& node, const Gradients& in, Gradients& out) {
+  Tape& tape = *node.tape;
+  const Tensor saved = tape.unpack(node, 0), others = tape.unpack(node, 1), places = tape.unpack(node, 2);
+  const Tensor copy = made(OpKind::clone, saved, saved.shape(), saved.dtype());
+  subtract_one_hot(copy, others, places);
+  const Tensor gradient = beside(in[0]);
+  out[0] = tape.empty(OpKind::mul, saved.shape(), node.input_dtype);
+  tape.run(OpKind::mul, {&copy, &gradient}, {&out[0]});
+}
+
 }  // namespace
 
 Tensor vocab_parallel_rows(const Tensor& weight, const Tensor& tokens, TensorSeat seat) {
@@ -77,9 +89,9 @@ Tensor cross_entropy_of_ranks(const Tensor& exp_logits, const Tensor& labels, Te
 
 }  // namespace
 
-Tensor vocab_parallel_cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat) {
+Tensor vocab_parallel_cross_entropy(const Tensor& logits, const Tensor& labels, TensorSeat seat, bool fused) {
   Tape& tape = logits.tape();
-  Node* node = tape.node(cross_entropy_backward, {&logits});
+  Node* node = tape.node(fused ? fused_cross_entropy_backward : cross_entropy_backward, {&logits});
   Tensor loss;
   {
     const Tape::NoGrad no_grad(tape);

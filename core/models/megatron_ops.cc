@@ -31,6 +31,15 @@ void activation_backward(Node& node, const Gradients& in, Gradients& out) {
   if (node.needs(1)) out[1] = out[0];
 }
 
+void squared_relu_backward(Node& node, const Gradients& in, Gradients& out) {
+  Tape& tape = *node.tape;
+  const Tensor x = tape.unpack(node, 0);
+  out[0] = tape.empty(OpKind::relu, x.shape(), x.dtype());
+  tape.run(OpKind::relu, {&x}, {&out[0]});
+  tape.run(OpKind::mul_scalar, {&out[0]}, {&out[0]}, {2, {}});
+  tape.run(OpKind::mul_inplace, {&out[0], &in[0]}, {&out[0]});
+}
+
 void dropout_add_backward(Node& node, const Gradients& in, Gradients& out) {
   Tape& tape = *node.tape;
   out[1] = in[0];
@@ -106,6 +115,17 @@ Tensor bias_activation(const Tensor& x, const Tensor& bias, bool gated) {
   } else {
     tape.run(OpKind::gelu, {&x}, {&result}, kTanhGelu);
   }
+  tape.attach(node, result);
+  return result;
+}
+
+Tensor squared_relu(const Tensor& x) {
+  Tape& tape = x.tape();
+  Node* node = tape.node(squared_relu_backward, {&x});
+  tape.save(node, x);
+  Tensor result = tape.empty(OpKind::relu, x.shape(), x.dtype());
+  tape.run(OpKind::relu, {&x}, {&result});
+  tape.run(OpKind::mul_inplace, {&result, &result}, {&result});
   tape.attach(node, result);
   return result;
 }

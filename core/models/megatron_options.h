@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/config/recipe.h"
+#include "core/models/megatron_stages.h"
 #include "core/trace/mesh.h"
 #include "core/trace/tape.h"
 
@@ -15,6 +16,7 @@ struct MegatronOptions {
   bool cp_gathers = false;              // keys and values of all by an all-gather
   std::uint64_t cp_exchanging = 1;      // of them, neighbours that exchange heads for tokens (a2a)
   std::uint64_t tp = 1, pp = 1, stage = 0;
+  StageCut cut;
   std::uint64_t tp_rank = 0;
   std::uint64_t ep = 1, etp = 1;  // ranks that have other experts, and that share the matrices of one
   ExpertPlace expert;             // where this rank stands among them
@@ -28,6 +30,8 @@ struct MegatronOptions {
   Bytes te_workspace = 0;  // of Transformer Engine's products
   bool rope_fusion = true;
   bool deterministic = false;
+  bool fused_loss = false;
+  bool local = false;  // Megatron-Core's own modules instead of Transformer Engine's
 };
 
 // Which ranks have a part of a parameter's gradient besides those of data parallelism: none; with sequence parallelism

@@ -9,14 +9,15 @@ constexpr Attr kSum{0, {static_cast<std::int64_t>(ReduceOp::sum), 0}};
 // What a rule has to know of Sharing, in a node's attributes.
 void remember(Node* node, const Sharing& sharing) {
   if (node == nullptr) return;
-  node->attr.i = {static_cast<std::int64_t>(sharing.tp), sharing.sequence ? 1 : 0};
+  node->attr.i = {static_cast<std::int64_t>(sharing.tp), (sharing.sequence ? 1 : 0) + (sharing.torch ? 2 : 0)};
   node->attr.x = sharing.main_gradient ? 1 : 0;
 }
 
 // Of a product of x and a weight: both saved, and where its gradient is added to, if it is.
-Node* product_node(BackwardRule rule, const Tensor& x, const Tensor& weight, const Sharing& sharing) {
+Node* product_node(BackwardRule rule, const Tensor& x, const Tensor& weight, const Sharing& sharing,
+                   const Tensor& bias = Tensor()) {
   Tape& tape = x.tape();
-  Node* node = tape.node(rule, {&x, &weight});
+  Node* node = tape.node(rule, {&x, &weight, &bias});
   remember(node, sharing);
   tape.save(node, x);
   tape.save(node, weight);
@@ -88,11 +89,12 @@ Tensor weight_gradient(const Tensor& gradient, const Tensor& x, const Tensor& we
 struct Back {
   Tape& tape;
   std::uint64_t tp;
-  bool sequence, fused;
+  bool sequence, torch, fused;
   explicit Back(const Node& node)
       : tape(*node.tape),
         tp(static_cast<std::uint64_t>(node.attr.i[0])),
-        sequence(node.attr.i[1] != 0),
+        sequence((node.attr.i[1] & 1) != 0),
+        torch((node.attr.i[1] & 2) != 0),
         fused(node.attr.x != 0) {}
 };
 
@@ -147,6 +149,7 @@ void row_linear_backward(Node& node, const Gradients& in, Gradients& out) {
   const Tensor main_gradient = back.fused ? tape.unpack(node, 2) : Tensor();
   Tensor gradient = in[0];
   if (back.sequence) gradient = gather_tokens(gradient, back.tp);
+  if (back.torch) tape.ensure_cublas_workspace();
   out[0] = input_gradient(gradient, weight, x.dtype());
   out[1] = weight_gradient(gradient, x, weight, main_gradient);
 }
@@ -173,21 +176,22 @@ void column_linear_backward(Node& node, const Gradients& in, Gradients& out) {
   const Tensor main_gradient = back.fused ? tape.unpack(node, 2) : Tensor();
   Tensor total = x;
   if (back.sequence) {
-    total = tape.unpack(node, back.fused ? 3 : 2);
+    total = beginning(tape.unpack(node, back.fused ? 3 : 2), gathered_shape(x.shape(), back.tp));
     const Tape::Among ranks(tape, RankGroup::tensor);
     tape.run(OpKind::all_gather, {&x}, {&total});
   }
   tape.ensure_cublas_workspace();
   Tensor dgrad = input_gradient(in[0], weight, in[0].dtype());
-  if (back.sequence) {
-    Tensor scattered = scatter_tokens(dgrad, back.tp);
-    out[1] = weight_gradient(in[0], total, weight, main_gradient);
-    out[0] = std::move(scattered);
-    return;
-  }
-  if (back.tp > 1) sum_over_ranks(dgrad);
+  Tensor scattered;
+  if (back.sequence) scattered = scatter_tokens(dgrad, back.tp);
+  if (!back.sequence && back.tp > 1) sum_over_ranks(dgrad);
   out[1] = weight_gradient(in[0], total, weight, main_gradient);
-  out[0] = std::move(dgrad);
+  if (node.needs(2)) out[2] = made(OpKind::sum, in[0], {in[0].shape().last()}, in[0].dtype());
+  out[0] = scattered ? std::move(scattered) : std::move(dgrad);
+}
+
+void scatter_sequence(Node& node, const Gradients& in, Gradients& out) {
+  out[0] = scatter_tokens(contiguous(in[0]), static_cast<std::uint64_t>(node.attr.i[0]));
 }
 
 void gather_sequence(Node& node, const Gradients& in, Gradients& out) {
@@ -240,6 +244,7 @@ Tensor norm_linear(const Tensor& x, const Norm& norm, const Tensor& weight, cons
 Tensor row_linear(const Tensor& x, const Tensor& weight, const Sharing& sharing) {
   Tape& tape = x.tape();
   Node* node = product_node(row_linear_backward, x, weight, sharing);
+  if (sharing.torch) tape.ensure_cublas_workspace();
   Tensor result = product(x, weight, Tensor());
   if (sharing.sequence) {
     result = scatter_tokens(result, sharing.tp);
@@ -260,17 +265,33 @@ Tensor gathered_linear(const Tensor& x, const Tensor& weight, const Sharing& sha
   return result;
 }
 
-Tensor column_linear(const Tensor& x, const Tensor& weight, const Tensor& gathered, const Sharing& sharing) {
+Tensor column_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& buffer,
+                     const Sharing& sharing) {
   Tape& tape = x.tape();
-  Node* node = product_node(column_linear_backward, x, weight, sharing);
-  if (gathered) {
-    tape.save(node, gathered);
+  Node* node = product_node(column_linear_backward, x, weight, sharing, bias);
+  Tensor total = x;
+  if (buffer) {
+    tape.save(node, buffer);
+    total = beginning(buffer, gathered_shape(x.shape(), sharing.tp));
     const Tape::Among ranks(tape, RankGroup::tensor);
-    tape.run(OpKind::all_gather, {&x}, {&gathered});
+    tape.run(OpKind::all_gather, {&x}, {&total});
   }
   tape.ensure_cublas_workspace();
-  Tensor result = product(gathered ? gathered : x, weight, Tensor());
+  Tensor result = product(total, weight, Tensor());
+  if (bias) {
+    const Tensor without = std::move(result);
+    result = tape.empty(OpKind::add, without.shape(), without.dtype());
+    tape.run(OpKind::add, {&without, &bias}, {&result});
+  }
   tape.attach(node, result);
+  return result;
+}
+
+Tensor gather_from_sequence(const Tensor& x, TensorSeat seat) {
+  Node* node = x.tape().node(scatter_sequence, {&x});
+  if (node != nullptr) node->attr.i[0] = static_cast<std::int64_t>(seat.ranks);
+  Tensor result = gather_tokens(x, seat.ranks);
+  x.tape().attach(node, result);
   return result;
 }
 

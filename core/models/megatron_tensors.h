@@ -39,6 +39,11 @@ inline Tensor turned(const Tensor& m) {
   return m.tape().view_of(m, {m.dim(1), m.dim(0)}, {strides[1], strides[0]}, 0);
 }
 
+// The first elements of a buffer.
+inline Tensor beginning(const Tensor& buffer, const Shape& shape) {
+  return buffer.tape().view_of(buffer, shape, contiguous_strides(shape), 0);
+}
+
 // Statistics [s, b] beside what they are of.
 inline Tensor beside(const Tensor& statistics) {
   const Shape shape{statistics.dim(0), statistics.dim(1), kOne};

@@ -106,8 +106,8 @@ namespace ledger {
   X(embedding, "embedding")             /* out0[...,h] = rows in1[...] of in0[V,h] */ \
   X(embedding_backward, "embedding_dense_backward") /* out0[V,h] = 0; out0[in1[t]] += in0[t]; in0 is the gradient */ \
   /* softmax and attention pieces */ \
-  X(softmax, "_softmax")                /* out0 = softmax of in0 over the last dimension; rows that are wholly -inf become NaN (safe softmax clears them with zero_masked_rows) */ \
-  X(softmax_backward, "_softmax_backward_data") /* out0 = in1 * (in0 - sum(in0 * in1)) per row; in0 gradient, in1 softmax */ \
+  X(softmax, "_softmax")                /* out0 = softmax of in0 (a.x times in0, but for 0) over the last dimension; a.i[0]: of row r of the last two the first r + 1 alone, the rest 0; rows that are wholly -inf become NaN (safe softmax clears them with zero_masked_rows) */ \
+  X(softmax_backward, "_softmax_backward_data") /* out0 = in1 * (in0 - sum(in0 * in1)) per row, times a.x but for 0; in0 gradient, in1 softmax */ \
   X(causal_mask, "tril")                /* out0[..,i,j] = j <= i + a.i[0], and with a window a.i[1] > 0 also j > i + a.i[0] - a.i[1], with chunks of -a.i[1] > 0 only where both lie in one; with in0[b,j] int64 also wherever in0[b,i] = in0[b,j] is not negative; boolean */ \
   X(additive_mask, "where.self")        /* out0 = 0 where in0 holds, else the lowest finite number of out0's dtype (a.x = 0) or -inf (a.x = 1) */ \
   X(is_masked, "eq.Scalar")             /* out0 = in0 == -inf, boolean */ \

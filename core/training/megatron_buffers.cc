@@ -9,10 +9,12 @@ namespace ledger {
 
 MegatronBuffers::MegatronBuffers(Tape& tape, const ModelConfig& config, const Recipe& recipe, const MegatronRun& run)
     : tape_(tape), recipe_(recipe), run_(run), mesh_(mesh_of(recipe)) {
-  buffers_.resize(config.moe.experts == 0 ? 1 : 2);
+  const std::vector<bool>& sparse = config.moe.layers;
+  const bool experts = std::find(sparse.begin(), sparse.end(), true) != sparse.end();
+  buffers_.resize(experts ? 2 : 1);
   buffers_[0].ranks = times(recipe.dp, recipe.cp);
   buffers_[0].place = mesh_.data_place(run.rank);
-  if (config.moe.experts == 0) return;
+  if (!experts) return;
   buffers_[1].experts = true;
   buffers_[1].ranks = mesh_.expert_data();
   buffers_[1].place = mesh_.expert_place(run.rank).data;

@@ -27,6 +27,7 @@ MegatronOptions options_of(const Recipe& r, std::uint64_t stage, std::uint64_t c
   o.tp = r.tp;
   o.pp = r.pp;
   o.stage = stage;
+  o.cut = stage_cut(r);
   const Mesh mesh = mesh_of(r);
   o.tp_rank = mesh.place(run.rank, Axis::tensor);
   o.cp_rank = mesh.place(run.rank, Axis::context);
@@ -45,6 +46,8 @@ MegatronOptions options_of(const Recipe& r, std::uint64_t stage, std::uint64_t c
   o.te_workspace = run.te_workspace_bytes;
   o.rope_fusion = run.rope_fusion;
   o.deterministic = run.deterministic;
+  o.fused_loss = r.loss == Loss::vocab_parallel_fused;
+  o.local = r.transformer_impl == TransformerImpl::local;
   return o;
 }
 
@@ -56,9 +59,9 @@ class StageLoop {
   StageLoop(Tape& tape, const ModelConfig& config, const Recipe& recipe, std::uint64_t stage, const MegatronRun& run)
       : tape_(tape), recipe_(recipe), run_(run), buffers_(tape, config, recipe, run) {
     tape.begin_phase("load");
-    // num_layers_per_virtual_pipeline_stage 1, or all of the stage's layers in one chunk.
-    const bool interleaved = recipe.pipeline_schedule == PipelineSchedule::interleaved;
-    const std::uint64_t chunks = interleaved ? layers_of_stage(config, recipe.pp) : 1;
+    // One chunk alone is no interleaving: virtual_pipeline_model_parallel_size is None.
+    const std::uint64_t chunks = chunks_of_stage(config, stage_cut(recipe), stage);
+    const bool interleaved = chunks != 1;
     stage_.emplace(tape, config, options_of(recipe, stage, chunks, run), buffers_);
     chunks_.resize(static_cast<std::size_t>(chunks));
     // get_pp_rank_microbatches. The steady state repeats itself, and with it what it needs: a turn of it is enough.
@@ -75,7 +78,7 @@ class StageLoop {
   void run_step(const std::string& step) {
     step_ = step;
     begun_.assign(chunks_.size(), 0);
-    if (recipe_.pipeline_schedule == PipelineSchedule::interleaved) {
+    if (chunks_.size() != 1) {
       interleaved();
     } else {
       one_forward_one_backward();

@@ -9,12 +9,17 @@
 namespace ledger {
 namespace {
 
+bool is_latent(const ModelConfig& c) {
+  return c.style.projections == Projections::latent;
+}
+
 // Experts chosen by a softmax of their logits, all among all, with SwiGLU and no biases.
 bool builds_experts(const ModelConfig& c) {
-  if (c.moe.experts == 0) return true;
+  const bool some = std::find(c.moe.layers.begin(), c.moe.layers.end(), true) != c.moe.layers.end();
+  if (c.moe.experts == 0 || (is_latent(c) && !some)) return true;
   const bool by_softmax = c.style.routing == Routing::softmax || c.style.routing == Routing::softmax_cast;
-  return by_softmax && c.moe.groups == 1 && c.moe.scale == 1 && !c.style.expert_bias &&
-         c.style.projections != Projections::latent && c.style.norm == NormKind::rms;
+  return by_softmax && c.moe.groups == 1 && c.moe.scale == 1 && !c.style.expert_bias && !is_latent(c) &&
+         c.style.norm == NormKind::rms;
 }
 
 // GPT with LayerNorm, biases and GELU, its positions learned or rotary, or Llama with RMSNorm, SwiGLU and rotary ones.
@@ -28,6 +33,12 @@ bool megatron_builds(const ModelConfig& c) {
   const bool llama = c.style.norm == NormKind::rms && c.style.feed == Feed::gated &&
                      c.style.position == Position::rotary && c.act == Act::silu && !c.mlp_bias && !c.attention_bias;
   return plain_heads && (gpt || llama);
+}
+
+// FusedScaleMaskSoftmax.is_kernel_available, which asks the kernel (get_batch_per_block) how many rows a block takes.
+bool softmax_is_fused(const ModelConfig& c, const Recipe& r) {
+  const std::uint64_t rows = times(r.batch, c.num_attention_heads / r.tp), block = r.seq <= 128 ? 8 : 4;
+  return r.seq > 16 && r.seq <= 4096 && divides(4, r.seq) && divides(block, rows);
 }
 
 bool has_a_plain_layer(const ModelConfig& c) {
@@ -62,7 +73,12 @@ constexpr Refusal kMegatronRefusals[] = {
     {"seq", "sequence_parallel_cuts_the_sequence",
      [](const ModelConfig&, const Recipe& r) { return r.sequence_parallel && !divides(times(r.tp, r.cp), r.seq); }},
     {"pp", "pp_cuts_layers_evenly",
-     [](const ModelConfig& c, const Recipe& r) { return layers_of_stage(c, r.pp) == 0; }},
+     [](const ModelConfig& c, const Recipe& r) { return !sets_stages(r) && layers_of_stage(c, stage_cut(r), 0) == 0; }},
+    {"pp", "stages_of_unequal_layers",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool plain = r.pp > 1 && r.pipeline_schedule == PipelineSchedule::one_f_one_b;
+       return sets_stages(r) && (!plain || layers_of_stage(c, stage_cut(r), 0) == 0);
+     }},
     {"cp", "cp_cuts_the_sequence_in_pairs",
      [](const ModelConfig&, const Recipe& r) { return r.cp != 1 && !divides(times(2, r.cp), r.seq); }},
     {"attention", "cp_wants_fused_attention",
@@ -88,6 +104,11 @@ constexpr Refusal kMegatronRefusals[] = {
      [](const ModelConfig& c, const Recipe& r) { return c.moe.experts != 0 && r.tp != 1 && !r.sequence_parallel; }},
     {"zero", "megatron_shards_the_optimizer",
      [](const ModelConfig&, const Recipe& r) { return r.zero > 1 || r.fsdp != 0; }},
+    {"pipeline_schedule", "chunks_cut_interleaved_stages",
+     [](const ModelConfig& c, const Recipe& r) {
+       return sets_chunks(r) &&
+              (r.pipeline_schedule != PipelineSchedule::interleaved || chunks_of_stage(c, stage_cut(r), 0) == 0);
+     }},
     {"micro_batches", "interleaving_takes_micro_batches_in_groups",
      [](const ModelConfig&, const Recipe& r) {
        return r.pipeline_schedule == PipelineSchedule::interleaved && (r.pp < 2 || !divides(r.pp, r.micro_batches));
@@ -99,6 +120,16 @@ constexpr Refusal kMegatronRefusals[] = {
        return r.attention != Attention::sdpa && r.attention != Attention::cudnn && r.attention != Attention::eager &&
               r.attention != Attention::flash;
      }},
+    {"attention", "megatron_latent_attention",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool cut_apart = r.cp != 1 || (r.tp != 1 && !r.sequence_parallel);
+       return is_latent(c) && (r.attention != Attention::eager || cut_apart || r.transformer_impl != TransformerImpl{});
+     }},
+    {"transformer_impl", "local_modules_are_megatrons",
+     [](const ModelConfig& c, const Recipe& r) {
+       return r.transformer_impl == TransformerImpl::local &&
+              (c.style.norm != NormKind::layer || r.attention != Attention::eager || !softmax_is_fused(c, r));
+     }},
     {"checkpointing", "megatron_recomputes_none_core_or_full",
      [](const ModelConfig&, const Recipe& r) {
        return r.checkpointing == Checkpointing::full_reentrant || r.checkpointing == Checkpointing::offload;
@@ -106,7 +137,7 @@ constexpr Refusal kMegatronRefusals[] = {
     {"recompute_method", "recomputed_layers_want_full",
      [](const ModelConfig&, const Recipe& r) { return sets_recompute(r) && r.checkpointing != Checkpointing::full; }},
     {"loss", "megatron_loss_is_vocab_parallel",
-     [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full && r.loss != Loss::vocab_parallel; }},
+     [](const ModelConfig&, const Recipe& r) { return r.loss != Loss::full && r.loss < Loss::vocab_parallel; }},
     {"liger", "liger_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.liger; }},
     {"compile", "compile_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.compile; }},
     {"float8", "float8_not_modelled",

@@ -24,6 +24,14 @@ inline bool sets_recompute(const Recipe& r) {
   return r.recompute_method != plain.recompute_method || r.recompute_num_layers != plain.recompute_num_layers;
 }
 
+inline bool sets_stages(const Recipe& r) {
+  return r.decoder_first_pipeline_num_layers != 0 || r.decoder_last_pipeline_num_layers != 0;
+}
+
+inline bool sets_chunks(const Recipe& r) {
+  return r.num_layers_per_virtual_pipeline_stage != 1;
+}
+
 // The first that applies, as a Problem.
 std::optional<Problem> first_of(std::span<const Refusal> refusals, const ModelConfig& config, const Recipe& recipe);
 

@@ -245,7 +245,7 @@ constexpr Refusal kRefusals[] = {
                                           r.precision == Precision::fp32));
        return !base;
      }},
-    {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss == Loss::vocab_parallel; }},
+    {"loss", "loss_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.loss >= Loss::vocab_parallel; }},
     {"liger", "liger_not_modelled",
      [](const ModelConfig& c, const Recipe& r) { return r.liger && !liger_knows(c, r); }},
     // Its kernels write gradients over what selective checkpointing keeps.
@@ -334,6 +334,11 @@ constexpr Refusal kRefusals[] = {
      [](const ModelConfig&, const Recipe& r) { return r.ep != 1 && !is_torchtitan(r.stack); }},
     {"recompute_method", "recomputed_layers_want_full",
      [](const ModelConfig&, const Recipe& r) { return sets_recompute(r); }},
+    {"pp", "stages_of_unequal_layers", [](const ModelConfig&, const Recipe& r) { return sets_stages(r); }},
+    {"pipeline_schedule", "chunks_cut_interleaved_stages",
+     [](const ModelConfig&, const Recipe& r) { return sets_chunks(r); }},
+    {"transformer_impl", "local_modules_are_megatrons",
+     [](const ModelConfig&, const Recipe& r) { return r.transformer_impl != TransformerImpl::transformer_engine; }},
     {"etp", "parallelism_not_modelled", [](const ModelConfig&, const Recipe& r) { return r.etp != 0; }},
     {"zero", "deepspeed_keys_want_a_stage",
      [](const ModelConfig&, const Recipe& r) { return r.zero == 0 && sets_deepspeed_keys(r); }},

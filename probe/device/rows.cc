@@ -11,16 +11,21 @@ template <class C>
 struct Softmax {
   Rows<2> rows;  // result, operand
   bool log;
+  C scale;
+  std::uint64_t queries;  // 0: every row counts whole; else row r of so many as far as its query sees
 
   LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
     std::byte* at[2];
     rows.leading.locate(row, at);
-    const auto x = [&](std::uint64_t i) { return rows.template get<C>(at, 1, i); };
-    const C largest = team.over<C>(rows.width, x(0), Largest{}, x);
-    const C total = team.sum<C>(rows.width, [&](std::uint64_t i) { return std::exp(x(i) - largest); });
+    const auto x = [&](std::uint64_t i) { return scale * rows.template get<C>(at, 1, i); };
+    std::uint64_t seen = rows.width;
+    if (queries != 0 && row % queries + 1 < seen) seen = row % queries + 1;
+    const C largest = team.over<C>(seen, x(0), Largest{}, x);
+    const C total = team.sum<C>(seen, [&](std::uint64_t i) { return std::exp(x(i) - largest); });
     const C log_total = std::log(total);
     team.for_each(rows.width, [&](std::uint64_t i) {
-      rows.set(at, 0, i, log ? x(i) - largest - log_total : std::exp(x(i) - largest) / total);
+      const C value = log ? x(i) - largest - log_total : std::exp(x(i) - largest) / total;
+      rows.set(at, 0, i, i < seen ? value : C{0});
     });
   }
 };
@@ -29,6 +34,7 @@ template <class C>
 struct SoftmaxBackward {
   Rows<3> rows;  // result, gradient, (log-)softmax
   bool log;
+  C scale;
 
   LEDGER_DEVICE_ONLY void operator()(Team& team, std::uint64_t row) const {
     std::byte* at[3];
@@ -37,21 +43,28 @@ struct SoftmaxBackward {
     const auto y = [&](std::uint64_t i) { return rows.template get<C>(at, 2, i); };
     const C total = team.sum<C>(rows.width, [&](std::uint64_t i) { return log ? g(i) : g(i) * y(i); });
     team.for_each(rows.width, [&](std::uint64_t i) {
-      rows.set(at, 0, i, log ? g(i) - std::exp(y(i)) * total : y(i) * (g(i) - total));
+      rows.set(at, 0, i, log ? g(i) - std::exp(y(i)) * total : scale * (y(i) * (g(i) - total)));
     });
   }
 };
 
+// A log-softmax has no attributes.
+double scale_of(const Call& call) {
+  return call.attr.x == 0 ? 1 : call.attr.x;
+}
+
 void softmax_kind(Call& call, bool log) {
   const Rows<2> rows({call.out[0], call.in[0]});
-  if (needs_double(call)) return for_teams(call, rows.count(), Softmax<double>{rows, log});
-  for_teams(call, rows.count(), Softmax<float>{rows, log});
+  const Operand& x = call.in[0];
+  const std::uint64_t queries = call.attr.i[0] == 0 ? 0 : x.sizes[x.rank - 2u];
+  if (needs_double(call)) return for_teams(call, rows.count(), Softmax<double>{rows, log, scale_of(call), queries});
+  for_teams(call, rows.count(), Softmax<float>{rows, log, static_cast<float>(scale_of(call)), queries});
 }
 
 void softmax_backward_kind(Call& call, bool log) {
   const Rows<3> rows({call.out[0], call.in[0], call.in[1]});
-  if (needs_double(call)) return for_teams(call, rows.count(), SoftmaxBackward<double>{rows, log});
-  for_teams(call, rows.count(), SoftmaxBackward<float>{rows, log});
+  if (needs_double(call)) return for_teams(call, rows.count(), SoftmaxBackward<double>{rows, log, scale_of(call)});
+  for_teams(call, rows.count(), SoftmaxBackward<float>{rows, log, static_cast<float>(scale_of(call))});
 }
 
 }  // namespace

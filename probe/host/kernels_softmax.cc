@@ -40,22 +40,42 @@ void map_gradient_rows(KernelCall& call, F f) {
   });
 }
 
+// How much of a row counts: all of it, or as far as a query sees.
+std::size_t seen_of_row(const KernelCall& call, std::size_t row) {
+  const HostView& in = call.in[0];
+  if (call.attr.i[0] == 0) return in.last_size();
+  return std::min<std::size_t>(in.last_size(), row % in.sizes[in.rank - 2u] + 1);
+}
+
 template <class C>
 void softmax_rows(KernelCall& call) {
-  map_rows<C>(call, [](std::vector<C>& x, C largest, double total) {
-    for (C& value : x)
-      value = static_cast<C>(static_cast<double>(std::exp(value - largest)) / total);
+  const HostView &out = call.out[0], &in = call.in[0];
+  const C scale = static_cast<C>(call.attr.x == 0 ? 1 : call.attr.x);
+  std::vector<C> x(in.last_size());
+  std::size_t row = 0;
+  for_each_vector<2>({out, in}, [&](const auto& at) {
+    load_strip(x.data(), at[1], last_step(in), x.size(), in.dtype);
+    const auto end = x.begin() + static_cast<std::ptrdiff_t>(seen_of_row(call, row++));
+    const C largest = *std::max_element(x.begin(), end);
+    double total = 0;
+    for (auto value = x.begin(); value != end; ++value)
+      total += static_cast<double>(*value = std::exp(scale * (*value - largest)));
+    for (auto value = x.begin(); value != end; ++value)
+      *value = static_cast<C>(static_cast<double>(*value) / total);
+    std::fill(end, x.end(), C{0});
+    store_strip(at[0], last_step(out), x.data(), x.size(), out.dtype);
   });
 }
 
 template <class C>
 void softmax_backward_rows(KernelCall& call) {
-  map_gradient_rows<C>(call, [](std::vector<C>& g, const std::vector<C>& y) {
+  const C scale = static_cast<C>(call.attr.x == 0 ? 1 : call.attr.x);
+  map_gradient_rows<C>(call, [scale](std::vector<C>& g, const std::vector<C>& y) {
     double total = 0;
     for (std::size_t i = 0; i < g.size(); ++i)
       total += static_cast<double>(g[i]) * static_cast<double>(y[i]);
     for (std::size_t i = 0; i < g.size(); ++i)
-      g[i] = y[i] * (g[i] - static_cast<C>(total));
+      g[i] = scale * (y[i] * (g[i] - static_cast<C>(total)));
   });
 }
 

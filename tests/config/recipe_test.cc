@@ -109,7 +109,8 @@ TEST(Recipe, DefaultsAndOrderAreTheContracts) {
   EXPECT_EQ(
       written({}),
       R"({"stack":"hf","method":"full","precision":"bf16","autocast":false,"optimizer":"adamw_fused","batch":1,)"
-      R"("seq":2048,"decoder_seq":0,"grad_accum":1,"attention":"sdpa","checkpointing":"none",)"
+      R"("seq":2048,"decoder_seq":0,"grad_accum":1,"attention":"sdpa","transformer_impl":"transformer_engine",)"
+      R"("checkpointing":"none",)"
       R"("recompute_method":"uniform","recompute_num_layers":1,"loss":"full","liger":false,"compile":false,)"
       R"("float8":false,"float8_all_gather":false,)"
       R"("keep_outputs":false,"images":1,"image_height":0,"image_width":0,"freeze_vision_tower":false,)"
@@ -118,7 +119,8 @@ TEST(Recipe, DefaultsAndOrderAreTheContracts) {
       R"("weights":"unquantised","new_tokens":128,"kv_cache":"dynamic","prefill_logits":"last","no_grad":true,"dp":1,"tp":1,"pp":1,"cp":1,"cp_comm_type":"auto","cp_a2a_ranks":2,"ep":1,"etp":0,"sequence_parallel":false,"zero":0,)"
       R"("reduce_bucket_size":0,"prefetch_bucket_size":0,"param_persistence_threshold":0,"max_live_parameters":1000000000,)"
       R"("max_reuse_distance":1000000000,"sub_group_size":1000000000,"overlap_comm":"auto","reduce_scatter":true,"deepspeed":"0.19",)"
-      R"("pipeline_schedule":"1f1b","micro_batches":1,"fsdp":0,"units":"layers","reshard_after_forward":true,)"
+      R"("pipeline_schedule":"1f1b","num_layers_per_virtual_pipeline_stage":1,"decoder_first_pipeline_num_layers":0,)"
+      R"("decoder_last_pipeline_num_layers":0,"micro_batches":1,"fsdp":0,"units":"layers","reshard_after_forward":true,)"
       R"("param_dtype":"bf16","reduce_dtype":"fp32","ddp_bucket_view":false,"offload":"none","gpu":"h100-80gb",)"
       R"("memory_limit_bytes":0,"allocator":"torch"})");
 }
@@ -142,7 +144,7 @@ TEST(Recipe, SpellingsAreTheContracts) {
             "sgd_momentum adafactor_torch adafactor_hf lion muon galore_adamw");
   EXPECT_EQ(spellings("attention"), "sdpa flash efficient math eager cudnn");
   EXPECT_EQ(spellings("checkpointing"), "none full full-reentrant selective offload");
-  EXPECT_EQ(spellings("loss"), "full chunked fused_linear fused_linear_0.6 cut vocab_parallel");
+  EXPECT_EQ(spellings("loss"), "full chunked fused_linear fused_linear_0.6 cut vocab_parallel vocab_parallel_fused");
   EXPECT_EQ(spellings("offload"), "none optimizer params activations");
   EXPECT_EQ(spellings("overlap_comm"), "auto on off");
   EXPECT_EQ(spellings("deepspeed"), "0.19 0.18.2");

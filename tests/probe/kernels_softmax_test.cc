@@ -39,6 +39,28 @@ TEST(SoftmaxKernels, RowsSumToOneForHugeScores) {
   EXPECT_EQ(y.values(), (std::vector<double>{0.5, 0.5, 0}));
 }
 
+// Of [.., queries, keys] each query sees the keys up to its own place.
+TEST(SoftmaxKernels, CausalRowsEndAtTheirQuery) {
+  const TestTensor y = run_op(OpKind::softmax,
+                              {dense(DType::f64, {2, 3, 3},
+                                     {7, 9, 9, 1, 1, 9, 0, 0, std::log(4.0),  //
+                                      2, 9, 9, 3, 3, 9, 0, 0, std::log(4.0)})},
+                              {empty(DType::f64, {2, 3, 3})}, {0.5, {1, 0}})[0];
+  const std::vector<double> head = {1, 0, 0, 0.5, 0.5, 0, 0.25, 0.25, 0.5};
+  for (std::size_t i = 0; i < 18; ++i)
+    EXPECT_NEAR(y.values()[i], head[i % 9], 1e-15) << i;
+}
+
+TEST(SoftmaxKernels, CausalBackwardIsTheGradient) {
+  const TestTensor x = random(DType::f64, {2, 4, 4}, -3, 3), u = random_reversed(DType::f64, {2, 4, 4});
+  const auto causal = [](const TestTensor& of) {
+    return run_op(OpKind::softmax, {of}, {empty(of.dtype, of.sizes)}, {0.7, {1, 0}})[0];
+  };
+  const TestTensor gradient =
+      run_op(OpKind::softmax_backward, {u, causal(x)}, {empty(DType::f64, {2, 4, 4})}, {0.7, {1, 0}})[0];
+  expect_gradient(causal, x, u, gradient);
+}
+
 TEST(SoftmaxKernels, BackwardIsTheGradient) {
   const TestTensor x = random(DType::f64, {4, 13}, -3, 3), u = random_reversed(DType::f64, {4, 13});
   const TestTensor gradient = run_op(OpKind::softmax_backward, {u, run_softmax(x)}, {empty(DType::f64, {4, 13})})[0];

@@ -37,6 +37,18 @@ constexpr const char* kMegatronQwen2Moe = R"({"model_type": "qwen2_moe", "hidden
   "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 36, "vocab_size": 128,
   "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "shared_expert_intermediate_size": 14})";
 
+constexpr const char* kMegatronLong = R"({"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 4,
+  "vocab_size": 100, "n_positions": 20, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
+
+// Without experts; queries by way of a narrow state or not.
+constexpr const char* kMegatronLatent = R"({"model_type": "deepseek_v3", "hidden_size": 24, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "intermediate_size": 36, "vocab_size": 100, "q_lora_rank": 9, "kv_lora_rank": 7,
+  "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": 2})";
+constexpr const char* kMegatronLatentPlain = R"({"model_type": "deepseek_v2", "hidden_size": 24,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 36, "vocab_size": 100, "q_lora_rank": null,
+  "kv_lora_rank": 7, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": 2,
+  "num_experts_per_tok": 2})";
+
 struct MegatronStep {
   const char* name;
   const char* config;
@@ -44,6 +56,10 @@ struct MegatronStep {
   Checkpointing checkpointing = Checkpointing::none;
   bool rope_fusion = true;
   std::uint64_t rotary_dim = 0;
+  Attention attention = Attention::sdpa;
+  TransformerImpl transformer_impl = TransformerImpl::transformer_engine;
+  Loss loss = Loss::full;
+  bool squared_relu = false;
 };
 
 void PrintTo(const MegatronStep& step, std::ostream* out) {
@@ -68,6 +84,19 @@ constexpr MegatronStep kMegatronSteps[] = {
     {"gpt_unfused", kMegatronGpt, false},
     {"gpt_recomputed", kMegatronGpt, true, Checkpointing::full},
     {"gpt_dropped", kMegatronDropped},
+    {"llama_writes_scores", kMegatronLlama, true, Checkpointing::none, true, 0, Attention::eager},
+    {"gpt_writes_scores", kMegatronGpt, false, Checkpointing::selective, true, 0, Attention::eager},
+    {"llama_fused_loss", kMegatronLlama, true, Checkpointing::none, true, 0, Attention::sdpa,
+     TransformerImpl::transformer_engine, Loss::vocab_parallel_fused},
+    {"deepseek", kMegatronLatent, true, Checkpointing::none, true, 0, Attention::eager},
+    {"deepseek_recomputed", kMegatronLatent, false, Checkpointing::full, true, 0, Attention::eager},
+    {"deepseek_core_recomputed", kMegatronLatentPlain, false, Checkpointing::selective, true, 0, Attention::eager},
+    {"gpt_squared_relu", kMegatronGpt, true, Checkpointing::none, true, 0, Attention::sdpa,
+     TransformerImpl::transformer_engine, Loss::full, true},
+    {"gpt_local", kMegatronLong, true, Checkpointing::none, true, 0, Attention::eager, TransformerImpl::local},
+    {"gpt_local_unfused", kMegatronLong, false, Checkpointing::none, true, 0, Attention::eager, TransformerImpl::local},
+    {"gpt_local_recomputed", kMegatronLong, true, Checkpointing::full, true, 0, Attention::eager,
+     TransformerImpl::local},
 };
 
 class MegatronRuns : public testing::TestWithParam<MegatronStep> {
@@ -75,6 +104,10 @@ class MegatronRuns : public testing::TestWithParam<MegatronStep> {
   static Trace traced(std::uint32_t steps, std::uint64_t micro_batches, double max_grad_norm = 0) {
     Result<ModelConfig> config = read_model_config(GetParam().config);
     EXPECT_TRUE(config.ok());
+    if (GetParam().squared_relu) {  // Nemotron's, without biases
+      config.value().act = Act::relu2;
+      config.value().attention_bias = config.value().mlp_bias = false;
+    }
     if (GetParam().rotary_dim != 0) config.value().rotary_dim = GetParam().rotary_dim;
     Recipe recipe;
     recipe.stack = Stack::megatron;
@@ -82,7 +115,10 @@ class MegatronRuns : public testing::TestWithParam<MegatronStep> {
     recipe.checkpointing = GetParam().checkpointing;
     recipe.micro_batches = micro_batches;
     recipe.batch = 2;
-    recipe.seq = 8;
+    recipe.seq = GetParam().transformer_impl == TransformerImpl::local ? 20 : 8;  // its softmax wants more than 16
+    recipe.attention = GetParam().attention;
+    recipe.loss = GetParam().loss;
+    recipe.transformer_impl = GetParam().transformer_impl;
     TraceOptions options;
     options.steps = steps;
     options.operands = true;

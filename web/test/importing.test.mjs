@@ -185,6 +185,22 @@ test('Megatron-LM: a command line describes model, plan and recipe', () => {
   assert.deepEqual([context.cp, context.cp_comm_type, context.cp_a2a_ranks, context.attention], [4, 'a2a_p2p', 2, 'flash']);
 });
 
+test('Megatron-LM: stages, chunks and local modules', () => {
+  const read = (flags) => readConfiguration(`--num-layers 12 --hidden-size 64 --num-attention-heads 4 --pipeline-model-parallel-size 4 ${flags}`);
+  const uneven = read('--decoder-first-pipeline-num-layers 2 --decoder-last-pipeline-num-layers 4').recipe;
+  assert.deepEqual([uneven.decoder_first_pipeline_num_layers, uneven.decoder_last_pipeline_num_layers], [2, 4]);
+  for (const [flags, layers] of [['--num-layers-per-virtual-pipeline-stage 3', 3], ['--num-virtual-stages-per-pipeline-rank 3', 1]]) {
+    const { pipeline_schedule, num_layers_per_virtual_pipeline_stage } = read(flags).recipe;
+    assert.deepEqual([pipeline_schedule, num_layers_per_virtual_pipeline_stage], ['interleaved', layers]);
+  }
+  assert.equal(read('--num-virtual-stages-per-pipeline-rank 5').recipe.pipeline_schedule, undefined);
+  const local = read('--transformer-impl local').recipe;
+  assert.deepEqual([local.transformer_impl, local.attention], ['local', 'eager']);
+  assert.equal(read('--cross-entropy-loss-fusion').recipe.loss, 'vocab_parallel_fused');
+  assert.deepEqual(read('--cross-entropy-loss-fusion --cross-entropy-fusion-impl te').notModelled.includes('cross-entropy-loss-fusion'), true);
+  assert.equal(read('--transformer-impl transformer_engine').recipe.transformer_impl, undefined);
+});
+
 test('what is no configuration is left alone', () => {
   for (const source of ['', 'hello', '[]', '{}', '{"model_type": "llama"}', 'a: b', 'key: [unclosed', '--num-layers 2', '\0']) assert.equal(readConfiguration(source), undefined, source);
 });

@@ -323,6 +323,9 @@ void Maker::rows() {
       add("offset " + title(dtype, layout), OpKind::rms_norm, {x, weight}, {out, mean}, {1e-5, {1, 0}});
       add("offset " + title(dtype, layout), OpKind::rms_norm_backward, {g, x, r, weight}, {out, of_weight},
           {0, {1, 0}});
+      add("causal " + title(dtype, layout), OpKind::softmax, {x}, {out}, {0.3, {1, 0}});
+      add("scaled " + title(dtype, layout), OpKind::softmax_backward, {g, random(dtype, sizes, 0, 0.1)}, {out},
+          {0.3, {}});
       if (layout == kDense) x.memory[0] = -std::numeric_limits<double>::infinity();
       add(title(dtype, layout), OpKind::softmax, {x}, {out});
       add(title(dtype, layout), OpKind::log_softmax, {x}, {out});

@@ -81,6 +81,65 @@ constexpr Shared kMegatronCases[] = {
        r.recompute_method = RecomputeMethod::block;
        r.recompute_num_layers = 3;
      }},
+    {"megatron_pp4_uneven", kMegatronDeep,
+     [](Recipe& r) {
+       megatron(r, 1, 4);
+       r.micro_batches = 6;
+       r.decoder_first_pipeline_num_layers = 5;
+       r.decoder_last_pipeline_num_layers = 1;
+     }},
+    {"megatron_pp2_shorter_end_tied", kMegatronGpt,
+     [](Recipe& r) {
+       megatron(r, 1, 2);
+       r.decoder_last_pipeline_num_layers = 1;
+     }},
+    {"megatron_pp2_chunks_of_three", kMegatronDeep,
+     [](Recipe& r) {
+       megatron(r, 1, 2);
+       r.micro_batches = 4;
+       r.pipeline_schedule = PipelineSchedule::interleaved;
+       r.num_layers_per_virtual_pipeline_stage = 3;
+     }},
+    {"megatron_tp2_sequence_fused_loss", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       r.sequence_parallel = true;
+       r.loss = Loss::vocab_parallel_fused;
+     }},
+    {"megatron_tp2_scores", kMegatronLlama,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       r.attention = Attention::eager;
+     }},
+    {"megatron_tp2_sequence_latent", kMegatronLatent,
+     [](Recipe& r) {
+       megatron(r, 2, 1);
+       r.sequence_parallel = true;
+       r.attention = Attention::eager;
+     }},
+    {"megatron_pp2_latent_zero1", kMegatronLatent,
+     [](Recipe& r) {
+       megatron(r, 1, 2);
+       r.zero = 1;
+       r.attention = Attention::eager;
+     }},
+    {"megatron_tp2_local", kMegatronLong, [](Recipe& r) { local_modules(r, 2, 1); }},
+    {"megatron_tp4_sequence_local", kMegatronLong,
+     [](Recipe& r) {
+       local_modules(r, 4, 1);
+       r.sequence_parallel = true;
+     }},
+    {"megatron_tp2_sequence_local_recomputed", kMegatronLong,
+     [](Recipe& r) {
+       local_modules(r, 2, 1);
+       r.sequence_parallel = true;
+       r.checkpointing = Checkpointing::selective;
+     }},
+    {"megatron_pp2_local_zero1", kMegatronLong,
+     [](Recipe& r) {
+       local_modules(r, 1, 2);
+       r.zero = 1;
+     }},
     {"megatron_pp2_tp2_sequence", kMegatronGpt,
      [](Recipe& r) {
        megatron(r, 2, 2);

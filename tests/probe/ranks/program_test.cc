@@ -141,14 +141,16 @@ TEST_F(RanksOfTheProgram, EndWhenOneOfAnotherGroupIsKilled) {
 }
 
 TEST_F(RanksOfTheProgram, ThatShareMoreThanRunsAreRefusedByName) {
-  with_cuttable_model();
+  write("tiny.json", R"({"model_type": "mixtral", "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 12, "vocab_size": 512, "num_local_experts": 4,
+    "num_experts_per_tok": 2})");
   const auto refusal = [&](const std::string& arguments) { return run("alone", "", arguments); };
   struct Refused {
     const char* arguments;
     const char* says;
   };
   constexpr Refused kRefused[] = {
-      {"--stack megatron --precision megatron-bf16 --seq 8 --attention eager", "unfused attention"},
+      {"--stack megatron --precision megatron-bf16 --seq 7", "unequal numbers of tokens"},
   };
   for (const Refused& refused : kRefused) {
     const Outcome outcome = refusal(refused.arguments);

@@ -28,6 +28,12 @@ constexpr const char* kMegatronDeep = R"({"model_type": "llama", "hidden_size": 
   "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 20, "vocab_size": 128})";
 constexpr const char* kMegatronGpt = R"({"model_type": "gpt2", "n_embd": 24, "n_layer": 4, "n_head": 4,
   "vocab_size": 512, "n_positions": 16, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
+constexpr const char* kMegatronLatent = R"({"model_type": "deepseek_v3", "hidden_size": 24, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "intermediate_size": 36, "vocab_size": 512, "q_lora_rank": 9, "kv_lora_rank": 7,
+  "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": 2})";
+// Of more positions than the local modules' fused softmax asks for.
+constexpr const char* kMegatronLong = R"({"model_type": "gpt2", "n_embd": 16, "n_layer": 4, "n_head": 4,
+  "vocab_size": 512, "n_positions": 20, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})";
 constexpr const char* kExperts = R"({"model_type": "mixtral", "hidden_size": 18, "num_hidden_layers": 2,
   "num_attention_heads": 3, "num_key_value_heads": 1, "intermediate_size": 11, "vocab_size": 61,
   "num_local_experts": 3, "num_experts_per_tok": 2})";
@@ -151,6 +157,15 @@ constexpr void megatron(Recipe& r, std::uint64_t tp, std::uint64_t pp) {
   r.tp = tp;
   r.pp = pp;
   r.micro_batches = 3;
+}
+
+// Rows of scores: batch x 4 heads / tp, which must be eights.
+constexpr void local_modules(Recipe& r, std::uint64_t tp, std::uint64_t pp) {
+  megatron(r, tp, pp);
+  r.transformer_impl = TransformerImpl::local;
+  r.attention = Attention::eager;
+  r.seq = 20;
+  r.batch = 2 * tp;
 }
 
 constexpr void context(Recipe& r, std::uint64_t cp, CpComm how = CpComm::automatic) {

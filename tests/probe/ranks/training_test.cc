@@ -215,6 +215,8 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   one.etp = 0;
   one.sequence_parallel = false;
   one.pipeline_schedule = PipelineSchedule::one_f_one_b;
+  one.decoder_first_pipeline_num_layers = one.decoder_last_pipeline_num_layers = 0;
+  one.num_layers_per_virtual_pipeline_stage = 1;
   one.fsdp = one.zero = 0;
   one.offload = Offload::none;
   if (one.stack != Stack::megatron && one.method != Method::qlora) one.precision = Precision::fp32;

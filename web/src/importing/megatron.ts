@@ -22,15 +22,28 @@ const MEGATRON: Format = {
     choice('main-grads-dtype', { fp32: {}, bf16: { precision: 'megatron-bf16-bf16grad' } }), flag('use-distributed-optimizer', { zero: 1 }),
     flag('recompute-activations', { checkpointing: 'selective' }), choice('recompute-granularity', { full: { checkpointing: 'full' }, selective: { checkpointing: 'selective' } }),
     notModelled('recompute-modules'), choice('recompute-method', { uniform: {}, block: { recompute_method: 'block' } }), counts('recompute-num-layers', 'recompute_num_layers'),
-    { key: 'num-layers-per-virtual-pipeline-stage', says: () => ({ pipeline_schedule: 'interleaved' }) },
+    { key: 'num-layers-per-virtual-pipeline-stage', says: (value) => chunked(count(value)) },
+    { key: 'num-virtual-stages-per-pipeline-rank', says: (value, file) => chunked(layersOfChunk(count(value), file)) },
+    counts('decoder-first-pipeline-num-layers', 'decoder_first_pipeline_num_layers'), counts('decoder-last-pipeline-num-layers', 'decoder_last_pipeline_num_layers'),
+    choice('transformer-impl', { transformer_engine: {}, local: { transformer_impl: 'local', attention: 'eager' } }),
     choice('optimizer', { adam: { optimizer: 'adamw_fused' }, sgd: { optimizer: 'sgd_momentum' } }),
     { key: 'global-batch-size', says: (value, file) => microBatches(count(value), file) },
+    { key: 'cross-entropy-loss-fusion', says: (value, file) => (!isOn(value) ? undefined : text(file['cross-entropy-fusion-impl']) === 'te' ? 'not_modelled' : { loss: 'vocab_parallel_fused' }) },
     choice('moe-token-dispatcher-type', { alltoall: {} }), choice('moe-router-load-balancing-type', { aux_loss: {} }),
-    ...['optimizer-cpu-offload', 'moe-shared-expert-intermediate-size', 'moe-expert-capacity-factor', 'moe-permute-fusion', 'moe-router-dtype', 'moe-layer-freq', 'multi-latent-attention', 'overlap-param-gather', 'use-torch-fsdp2', 'use-megatron-fsdp', 'decoder-first-pipeline-num-layers', 'decoder-last-pipeline-num-layers', 'hidden-dropout', 'attention-dropout'].map(
+    ...['optimizer-cpu-offload', 'moe-shared-expert-intermediate-size', 'moe-expert-capacity-factor', 'moe-permute-fusion', 'moe-router-dtype', 'moe-layer-freq', 'multi-latent-attention', 'overlap-param-gather', 'use-torch-fsdp2', 'use-megatron-fsdp', 'hidden-dropout', 'attention-dropout'].map(
       (key) => notModelled(key, (value) => numeric(value) !== 0),
     ),
   ],
 };
+
+function chunked(layers: number | undefined): Recipe | undefined {
+  return layers === undefined ? undefined : { pipeline_schedule: 'interleaved', num_layers_per_virtual_pipeline_stage: layers };
+}
+
+function layersOfChunk(chunks: number | undefined, file: Values): number | undefined {
+  const layers = (count(file['num-layers']) ?? 0) / ((count(file['pipeline-model-parallel-size']) ?? 1) * (chunks ?? 1));
+  return chunks !== undefined && Number.isInteger(layers) && layers > 0 ? layers : undefined;
+}
 
 // As many as one pipeline sees in a step; how many pipelines there are, the world's size says, which is seldom in the command.
 function microBatches(global: number | undefined, file: Values): Recipe | undefined {

@@ -9,13 +9,14 @@ const ADAPTER = ['rank', 'adapter_dtype', 'targets', 'lora_dropout', 'dora'];
 const FOUR_BIT = ['double_quant', 'prepare_kbit'];
 const GENERATING = ['new_tokens', 'weights', 'kv_cache', 'prefill_logits', 'no_grad'];
 const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'decoder_seq', 'grad_accum', 'keep_outputs', 'offload', 'liger', 'compile', 'float8', 'float8_all_gather'];
-const MORE = ['task', 'stack', 'decoder_seq', 'recompute_method', 'recompute_num_layers', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'liger', 'compile', 'float8', 'float8_all_gather', 'keep_outputs', 'images', 'image_height', 'image_width', 'freeze_vision_tower'];
+const MORE = ['task', 'stack', 'decoder_seq', 'transformer_impl', 'recompute_method', 'recompute_num_layers', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'liger', 'compile', 'float8', 'float8_all_gather', 'keep_outputs', 'images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const GPUS = [
-  'dp', 'tp', 'pp', 'cp', 'cp_comm_type', 'cp_a2a_ranks', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
+  'dp', 'tp', 'pp', 'cp', 'cp_comm_type', 'cp_a2a_ranks', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'num_layers_per_virtual_pipeline_stage', 'decoder_first_pipeline_num_layers', 'decoder_last_pipeline_num_layers', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
   'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter', 'deepspeed',
   'prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size',
 ];
 const RECOMPUTE = ['recompute_method', 'recompute_num_layers'];
+const STAGES = ['decoder_first_pipeline_num_layers', 'decoder_last_pipeline_num_layers'];
 const CONTEXT = ['cp_comm_type', 'cp_a2a_ranks'];
 const IMAGES = ['images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const DEEPSPEED = ['reduce_bucket_size', 'overlap_comm', 'reduce_scatter', 'deepspeed'];
@@ -49,6 +50,9 @@ export function isUsed(name: string, recipe: Recipe, plain: boolean, images = fa
   if (GENERATING.includes(name)) return false;
   if (name === 'float8_all_gather') return recipe['float8'] === true || recipe['float8_all_gather'] === true;
   if (RECOMPUTE.includes(name)) return recipe['stack'] === 'megatron' && recipe['checkpointing'] === 'full';
+  if (name === 'transformer_impl') return recipe['stack'] === 'megatron';
+  if (name === 'num_layers_per_virtual_pipeline_stage') return recipe['stack'] === 'megatron' && recipe['pipeline_schedule'] === 'interleaved';
+  if (STAGES.includes(name)) return recipe['stack'] === 'megatron' && Number(recipe['pp'] ?? 1) > 1 && recipe['pipeline_schedule'] !== 'interleaved';
   if (CONTEXT.includes(name)) return Number(recipe['cp'] ?? 1) > 1 && (name === 'cp_comm_type' || recipe['cp_comm_type'] === 'a2a_p2p');
   if (DEEPSPEED.includes(name)) return Number(recipe['zero'] ?? 0) > 0;
   if (ZERO_3.includes(name)) return Number(recipe['zero'] ?? 0) === 3;
