@@ -201,6 +201,18 @@ test('Megatron-LM: stages, chunks and local modules', () => {
   assert.equal(read('--transformer-impl transformer_engine').recipe.transformer_impl, undefined);
 });
 
+test('Megatron-LM: GPT is what its defaults are', () => {
+  const flags = '--num-layers 12 --hidden-size 512 --num-attention-heads 8 --vocab-size 50257 --max-position-embeddings 1024 --bf16';
+  const read = readConfiguration(`${flags} --attention-dropout 0`);
+  assert.deepEqual(JSON.parse(read.config), {
+    model_type: 'gpt2', n_embd: 512, n_layer: 12, n_head: 8, n_inner: 2048, vocab_size: 50257, n_positions: 1024, tie_word_embeddings: true, resid_pdrop: 0.1, embd_pdrop: 0.1, attn_pdrop: 0,
+  });
+  assert.deepEqual([read.notModelled, read.notRead], [[], []]);
+  assert.ok(read.used.includes('attention-dropout'));
+  assert.equal(JSON.parse(readConfiguration(`${flags} --hidden-dropout 0.2 --untie-embeddings-and-output-weights`).config).resid_pdrop, 0.2);
+  for (const other of ['--squared-relu', '--disable-bias-linear', '--position-embedding-type rope', '--normalization RMSNorm']) assert.equal(readConfiguration(`${flags} ${other}`).config, undefined, other);
+});
+
 test('what is no configuration is left alone', () => {
   for (const source of ['', 'hello', '[]', '{}', '{"model_type": "llama"}', 'a: b', 'key: [unclosed', '--num-layers 2', '\0']) assert.equal(readConfiguration(source), undefined, source);
 });

@@ -54,6 +54,24 @@ function microBatches(global: number | undefined, file: Values): Recipe | undefi
   return Number.isInteger(dp) && dp > 0 && Number.isInteger(each) && each > 0 ? { dp, micro_batches: each } : undefined;
 }
 
+// GPT: LayerNorm, biases, GELU, learned positions and dropout (0.1 where nothing is said) are Megatron's defaults; undefined where a
+// flag says otherwise, or does not say the vocabulary.
+function gptOf(file: Values): string | undefined {
+  const plain = NOT_GPT.every((key) => file[key] === undefined) && [undefined, 'LayerNorm'].includes(text(file['normalization'])) && [undefined, 'learned_absolute'].includes(text(file['position-embedding-type']));
+  const hidden = count(file['hidden-size']);
+  if (!plain || hidden === undefined || count(file['vocab-size']) === undefined) return undefined;
+  const rate = (key: string): number => { const said = numeric(file[key]); return said >= 0 && said <= 1 ? said : 0.1; };
+  const dropout = rate('hidden-dropout');
+  return JSON.stringify({
+    model_type: 'gpt2', n_embd: hidden, n_layer: count(file['num-layers']), n_head: count(file['num-attention-heads']), n_inner: count(file['ffn-hidden-size']) ?? hidden * 4,
+    vocab_size: count(file['vocab-size']), n_positions: count(file['max-position-embeddings']), tie_word_embeddings: file['untie-embeddings-and-output-weights'] !== true,
+    resid_pdrop: dropout, embd_pdrop: dropout, attn_pdrop: rate('attention-dropout'),
+  });
+}
+
+const NOT_GPT = ['swiglu', 'squared-relu', 'openai-gelu', 'disable-bias-linear', 'group-query-attention', 'kv-channels', 'num-experts', 'multi-latent-attention', 'qk-layernorm', 'use-rotary-position-embeddings'];
+const DROPOUTS = ['hidden-dropout', 'attention-dropout'];
+
 // The model as Hugging Face would write it; undefined where it is none of the families known there.
 function configOf(file: Values): string | undefined {
   const known = isOn(file['swiglu']) && text(file['normalization']) === 'RMSNorm' && count(file['vocab-size']) !== undefined;
@@ -79,9 +97,11 @@ export function readMegatron(source: string): Imported | undefined {
   const file = megatronFlags(source);
   if (file === undefined) return undefined;
   const imported = readAs(MEGATRON, file);
-  const config = configOf(file);
+  const gpt = gptOf(file);
+  const config = gpt ?? configOf(file);
   const ofModel = MODEL_FLAGS.filter((key) => file[key] !== undefined);
   const notRead = imported.notRead.filter((key) => !MODEL_FLAGS.includes(key));
+  const dropouts = gpt === undefined ? [] : DROPOUTS.filter((key) => file[key] !== undefined);
   return config === undefined ? { ...imported, notRead, notModelled: [...ofModel.filter((key) => ['num-layers', 'hidden-size', 'num-experts'].includes(key)), ...imported.notModelled] }
-    : { ...imported, config, used: [...ofModel, ...imported.used], notRead };
+    : { ...imported, config, used: [...ofModel, ...dropouts, ...imported.used], notModelled: imported.notModelled.filter((key) => !dropouts.includes(key)), notRead: notRead.filter((key) => !dropouts.includes(key)) };
 }
