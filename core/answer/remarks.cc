@@ -65,6 +65,7 @@ constexpr Remark kNotModelled[] = {
               (p.recipe.attention == Attention::cudnn || first_choice || !p.config.vision.model_type.empty());
      }},
     {"compiled_kernels", [](const Prediction& p) { return p.recipe.compile; }},
+    {"compiled_loss", [](const Prediction& p) { return p.recipe.loss == Loss::vocab_parallel_fused; }},
     {"communication_library",
      [](const Prediction& p) {
        return times(times(p.recipe.dp, p.recipe.cp), times(p.recipe.tp, p.recipe.pp)) > 1 &&

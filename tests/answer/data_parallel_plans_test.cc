@@ -229,6 +229,20 @@ TEST(DataParallelPlans, OffloadedOnesComeLastWithTheirHostMemory) {
   }
 }
 
+TEST(DataParallelPlans, LeaveOutWhatMegatronAloneKnows) {
+  Recipe r = bf16(64);
+  r.stack = Stack::megatron;
+  r.precision = Precision::megatron_bf16;
+  r.pp = 2;
+  r.decoder_first_pipeline_num_layers = r.decoder_last_pipeline_num_layers = 1;
+  r.num_layers_per_virtual_pipeline_stage = 2;
+  r.transformer_impl = TransformerImpl::local;
+  r.loss = Loss::vocab_parallel_fused;
+  const Result<Plans> found = find_data_parallel_plans(odd_llama(3), r, {.gpus = 2, .global_batch = 4});
+  ASSERT_TRUE(found.ok()) << found.problem().where << " " << found.problem().expected;
+  EXPECT_FALSE(found.value().plans.empty());
+}
+
 TEST(Cards, LessIsTrainedOnFewerOfThem) {
   Recipe r = bf16(4096);
   r.precision = Precision::amp_bf16;

@@ -95,6 +95,7 @@ export const belowZh: Readonly<Record<keyof typeof belowEn, string>> = {
   'limit.kernel_launch_scratch': '单个内核在一次调用中取用并归还、不经分配器的内存。',
   'limit.quantised_optimizer_step_scratch': 'torchao 的 8 位和 4 位优化器逐个参数解包、重新打包状态时所用的暂存内存。',
   'limit.head_dim_padding': '头维度不是 8 的倍数时，flash attention 在调用内部补齐所用的内存。',
+  'limit.compiled_loss': 'Megatron 的融合损失在第一步编译时占用的显存：同一模型的公开运行在较新的容器中第一步峰值高出至多 5 %，2025 年 A100 上的一次高出预测五分之一以上。',
   'limit.compiled_kernels': 'torch.compile 的内核在一层之内占用的显存：按规则计算（归一化与 SwiGLU 各为一个内核，仅保留反向要读的矩阵乘结果），而非取自生成的代码。',
   'limit.cudnn_workspace': 'cuDNN 注意力与卷积的工作区：其大小由该库在运行时决定。',
   'limit.svd_workspace': 'GaLore 每 200 步进行一次奇异值分解所用的临时内存：一个矩阵的副本和 cuSOLVER 的工作区。',
