@@ -172,9 +172,6 @@ void backward(Call& call) {
 
 void attention_backward(Call& call) {
   call.error = attention_refusal(call, 1, 6);
-  if (call.error == nullptr && call.attr.i[1] == 0 && call.in[1].sizes[2] != call.in[2].sizes[2]) {
-    call.error = "attention over cached keys has no gradient here";
-  }
   if (call.error != nullptr || flash_backward(call)) return;
   if (in_fp32(call, call.in[1].dtype)) backward<float>(call);
 }

@@ -27,10 +27,12 @@ struct FlashGradients {
         inner(d),
         scale(static_cast<float>(heads.scale)),
         power(scale * kLog2e) {}
-  // Keys that a query sees, which are as many as there are queries.
+  // Keys that a query sees, also one past the last, which sees as many as that.
   LEDGER_DEVICE_ONLY std::uint64_t visible(std::uint64_t query) const {
-    return all.causal && query < all.keys ? query + 1 : all.keys;
+    return all.causal && query < all.queries ? earlier() + query + 1 : all.keys;
   }
+  // Keys that every query sees: of tokens before the first.
+  LEDGER_DEVICE_ONLY std::uint64_t earlier() const { return all.keys - all.queries; }
 };
 
 // The logsumexp as a power of two, and D, of one query. Past the last one no key has weight.
@@ -96,7 +98,7 @@ struct FlashKeys {
     const Heads& all = x.all;
     const std::uint64_t of_heads = all.batches * all.kv_heads, group = all.heads / all.kv_heads;
     Walk walk{index % of_heads / all.kv_heads, index % all.kv_heads, index / of_heads * kTile, 0, 0};
-    walk.skipped = all.causal ? walk.first / kWalked : 0;
+    walk.skipped = all.causal && walk.first > x.earlier() ? (walk.first - x.earlier()) / kWalked : 0;
     walk.tiles = (all.queries + kWalked - 1) / kWalked - walk.skipped;
     fetch_rows<kTile>(warps, Tiles::held(0), head_rows(all.k, walk.batch, walk.kv_head), walk.first);
     fetch_rows<kTile>(warps, Tiles::held(1), head_rows(all.v, walk.batch, walk.kv_head), walk.first);
