@@ -145,10 +145,11 @@ std::string CheckedExecutor::describe(StorageId storage) const {
 
 void CheckedExecutor::fail(std::string what, StorageId storage) {
   if (failure_) return;
-  if (current_run_ < trace_.runs.size()) {
+  const std::optional<Shortage> lacking = shortage();  // whose place is told apart
+  if (!lacking && current_run_ < trace_.runs.size()) {
     what += "; at " + std::string(op_name(trace_.runs[current_run_].op)) + ", run " + std::to_string(current_run_);
   }
-  failure_ = RunFailure{std::move(what), current_run_, storage};
+  failure_ = RunFailure{std::move(what), current_run_, storage, lacking};
 }
 
 }  // namespace ledger

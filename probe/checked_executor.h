@@ -14,13 +14,15 @@
 
 #include "core/memory/replay.h"
 #include "probe/host/host_view.h"
+#include "probe/shortage.h"
 
 namespace ledger {
 
 struct RunFailure {
-  std::string what;                // in English, for stderr
-  std::uint32_t run = 0;           // index into Trace::runs
-  StorageId storage = kNoStorage;  // the operand at fault, if one is
+  std::string what;                       // in English, for stderr
+  std::uint32_t run = 0;                  // index into Trace::runs
+  StorageId storage = kNoStorage;         // the operand at fault, if one is
+  std::optional<Shortage> shortage = {};  // then it is a result, as an allocator out of memory is
 };
 
 class CheckedExecutor : public Executor {
@@ -57,8 +59,9 @@ class CheckedExecutor : public Executor {
   // Runs or queues the operator's kernel; what it refuses, or nullptr.
   virtual const char* compute(const Run& run, Operands in, Operands out) = 0;
   virtual void note_loss(std::size_t step, const host::HostView& loss) = 0;
-  virtual void settle() {}                    // waits for what is queued
-  virtual void after_phase(std::uint32_t) {}  // index into Trace::phases; what it left is alive
+  virtual void settle() {}                                         // waits for what is queued
+  virtual void after_phase(std::uint32_t) {}                       // index into Trace::phases; what it left is alive
+  virtual std::optional<Shortage> shortage() const { return {}; }  // asked when something failed
 
   const Trace& trace() const { return trace_; }
   std::uint64_t forward_pass() const { return forward_pass_; }  // how many forward phases have begun

@@ -13,6 +13,8 @@ constexpr std::int64_t kFirstStorage = std::int64_t{1} << 40;
 
 constexpr int kPoison = 0xFF;  // NaN in every floating format, -1 as a token id
 
+constexpr const char* kNoCopy = "there is no memory for a copy of what is sent";
+
 }  // namespace
 
 DeviceExecutor::DeviceExecutor(const Trace& trace, Device& device, Options options)
@@ -21,6 +23,7 @@ DeviceExecutor::DeviceExecutor(const Trace& trace, Device& device, Options optio
       options_(std::move(options)),
       pending_(trace.losses.size()) {
   if (options_.ranks != nullptr) groups_.emplace(trace.mesh, *options_.ranks);
+  to_stages_.follow(options_.messages);
 }
 
 // The matrix library works in the trace's own workspace, the largest that is alive; others' scratch memory is not its.
@@ -43,9 +46,10 @@ void DeviceExecutor::drop_on_host(StorageId storage) {
 
 void DeviceExecutor::before_death(StorageId storage, std::byte* memory) {
   const Bytes bytes = trace().storages[storage].bytes;
-  while (Message* sent = messages_.sent_from(memory, bytes)) {
-    sent->buffer.data = device_.put_aside(messages_.place(sent), sent->buffer.data, sent->buffer.bytes());
-    if (sent->buffer.data == nullptr) return fail("there is no memory for a copy of what is sent", storage);
+  for (MessageBatch* messages : {&to_stages_, &to_neighbours_}) {
+    while (MessageBatch::Waiting* sent = messages->sent_from(memory, bytes)) {
+      if (!put_aside(*messages, *sent)) return fail(kNoCopy, storage);
+    }
   }
   if (options_.poison) device_.fill(memory, kPoison, trace().storages[storage].bytes);
   if (storage != workspace_) return;
@@ -59,7 +63,9 @@ const char* DeviceExecutor::compute(const Run& run, Operands in, Operands out) {
   Communicator* const ranks = groups_ ? &groups_->of(run.group) : nullptr;
   if (ranks != nullptr && (run.op == OpKind::send || run.op == OpKind::receive))
     return add_message(run, in, out, *ranks);
-  if (!MessageBatch::passes(in, out) && !messages_.exchange()) return options_.ranks->failure().c_str();
+  const bool meets = ranks != nullptr && spans_stages(run.op, run.group);
+  if ((meets || !MessageBatch::passes(in, out)) && !exchange()) return exchange_error();
+  if (meets && !to_stages_.meet(*ranks)) return exchange_error();
   const RankSeat seat = seat_among(trace().mesh, options_.seat, run.group);
   Call call{in, out, run.attr, trace(), options_.seed, run, forward_pass(), device_.services(), seat, ranks};
   kernel(call);
@@ -68,13 +74,50 @@ const char* DeviceExecutor::compute(const Run& run, Operands in, Operands out) {
   return error_.empty() ? nullptr : error_.c_str();
 }
 
+bool DeviceExecutor::put_aside(const MessageBatch& messages, MessageBatch::Waiting& sent) {
+  RankBuffer& buffer = sent.message.buffer;
+  const std::size_t number = messages.free_aside();
+  const std::size_t place = 2 * number + (&messages == &to_stages_ ? 0 : 1);
+  std::byte* const copy = device_.put_aside(place, buffer.data, buffer.bytes());
+  if (copy == nullptr) {
+    no_copy_of_ = buffer.bytes();
+    return false;
+  }
+  buffer.data = copy;
+  sent.aside = number;
+  return true;
+}
+
+// What still waits for its turn may be overwritten meanwhile.
+bool DeviceExecutor::exchange() {
+  if (!to_stages_.exchange() || !to_neighbours_.exchange()) return false;
+  while (MessageBatch::Waiting* const sent = to_stages_.not_aside()) {
+    if (!put_aside(to_stages_, *sent)) return false;
+  }
+  return true;
+}
+
+// Of exchange(): a rank was lost, or a message could not wait.
+const char* DeviceExecutor::exchange_error() const {
+  const std::string& lost = options_.ranks->failure();
+  return lost.empty() ? kNoCopy : lost.c_str();
+}
+
+std::optional<Shortage> DeviceExecutor::shortage() const {
+  if (no_copy_of_) return Shortage{.by = "messages", .requested_bytes = *no_copy_of_};
+  return options_.ranks == nullptr ? std::nullopt : options_.ranks->shortage();
+}
+
 const char* DeviceExecutor::add_message(const Run& run, Operands in, Operands out, Communicator& ranks) {
-  if (!messages_.empty() && !messages_.of(ranks) && !messages_.exchange()) return ranks.failure().c_str();
+  const bool between_stages = run.group == RankGroup::pipeline;
+  MessageBatch& others = between_stages ? to_neighbours_ : to_stages_;
+  if (!others.empty() && !exchange()) return exchange_error();
   const bool outgoing = run.op == OpKind::send;
   const Operand& buffer = outgoing ? in[0] : out[0];
   if (!is_dense(buffer)) return kNotDense;
-  messages_.add(ranks,
-                {{buffer.data, buffer.numel(), buffer.dtype}, static_cast<std::uint64_t>(run.attr.i[0]), outgoing});
+  (between_stages ? to_stages_ : to_neighbours_)
+      .add(ranks, {{buffer.data, buffer.numel(), buffer.dtype}, static_cast<std::uint64_t>(run.attr.i[0]), outgoing},
+           static_cast<std::uint32_t>(run.attr.i[1]));
   return nullptr;
 }
 
@@ -98,7 +141,7 @@ void DeviceExecutor::settle() {
 // Messages outlast a phase: between stages one may end with a send and the next begin with a receive.
 void DeviceExecutor::after_phase(std::uint32_t phase) {
   const bool last = phase + 1 == trace().phases.size();
-  if (last && !messages_.exchange()) return fail(options_.ranks->failure());
+  if (last && !exchange()) return fail(exchange_error());
   if (options_.on_phase_end) options_.on_phase_end(*this, phase);
 }
 

@@ -41,6 +41,7 @@ class DeviceExecutor : public CheckedExecutor {
     std::uint64_t seed = kTokenSeed;  // of tokens, input features and dropout
     RankSeat seat = {};               // in whose place this process is
     Communicator* ranks = nullptr;    // of which this is one; null: others' parts are copies of its own
+    StageTurns messages = {};         // what they agreed on (message_plan.h), where they are stages of a pipeline
     // Called when a phase (index into Trace::phases) has run, while what it left is alive.
     std::function<void(DeviceExecutor&, std::uint32_t)> on_phase_end = nullptr;
     std::function<bool()> stop = nullptr;  // asked before every operator
@@ -64,7 +65,11 @@ class DeviceExecutor : public CheckedExecutor {
   void note_loss(std::size_t step, const host::HostView& loss) override;
   void settle() override;
   void after_phase(std::uint32_t phase) override;
+  std::optional<Shortage> shortage() const override;
   const char* add_message(const Run& run, Operands in, Operands out, Communicator& ranks);
+  bool put_aside(const MessageBatch& messages, MessageBatch::Waiting& sent);
+  bool exchange();
+  const char* exchange_error() const;
 
   struct PendingLoss {
     alignas(8) std::array<std::byte, 8> bytes{};
@@ -77,7 +82,8 @@ class DeviceExecutor : public CheckedExecutor {
   StorageId workspace_ = kNoStorage;
   std::vector<PendingLoss> pending_;  // by step; copied back while kernels run
   std::optional<RankGroups> groups_;
-  MessageBatch messages_;
+  std::optional<Bytes> no_copy_of_;         // bytes of a message that there was no memory for
+  MessageBatch to_stages_, to_neighbours_;  // of a pipeline; of a ring that shares sequences
   std::string error_;
 };
 

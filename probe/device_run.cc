@@ -54,15 +54,19 @@ DeviceRun run_on_device(const Trace& trace, const ReplayOptions& options, Measur
     const std::scoped_lock lock(mutex);
     at_phase_end = now;
   };
-  device::DeviceExecutor executor(
-      trace, device,
-      {.poison = run.poison, .seat = run.seat, .ranks = run.ranks, .on_phase_end = phase_ended, .stop = [&] {
-         return stops.now();
-       }});
+  device::DeviceExecutor executor(trace, device,
+                                  {.poison = run.poison,
+                                   .seat = run.seat,
+                                   .ranks = run.ranks,
+                                   .messages = run.messages,
+                                   .on_phase_end = phase_ended,
+                                   .stop = [&] { return stops.now(); }});
   result.replay = replay(trace, options, &executor, &device.store());
   executor.finish();
   const Bytes held = result.replay.allocator.reserved;  // also by what was placed after a stop and never ran
   stops.conclude(executor, result);
+  if (result.failure && result.failure->shortage && !result.failure->shortage->device_bytes_in_use)
+    result.failure->shortage->device_bytes_in_use = device.bytes_in_use();
   if (!device.store_error().empty() && !result.failure) {
     result.failure = RunFailure{device.store_error(), 0, result.replay.oom_storage};
     if (result.status == RunStatus::ok || result.status == RunStatus::out_of_memory) result.status = RunStatus::error;

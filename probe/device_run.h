@@ -16,6 +16,7 @@ struct DeviceRunOptions {
   bool poison = false;
   RankSeat seat = {};                          // in whose place this process is
   Communicator* ranks = nullptr;               // of which this is one
+  StageTurns messages = {};                    // as DeviceExecutor::Options has them
   std::function<NcclMemory()> nccl = nullptr;  // what they took of the device
   std::uint64_t nccl_version = 0;
   RunLimits limits = {};                                      // without `hung`

@@ -24,6 +24,18 @@ std::string out_of_memory_sentence(const Prediction& p, const Replay& replay) {
          " allocated; the predicted peak is " + human_bytes(p.replay.peak_allocated_bytes) + ".";
 }
 
+// Of what is not the allocator's.
+std::string shortage_sentence(const Prediction& p, const MeasuredResult& run) {
+  const RunFailure& failure = *run.failure;
+  const Run& at = p.trace.runs[failure.run];
+  const std::vector<PhasePeak>& phases = run.replay.phases;
+  std::string place = phases.empty() ? "" : " in " + p.trace.phases[phases.back().phase];
+  if (at.layer >= 0) place += ", layer " + std::to_string(at.layer);
+  return "out of memory" + place + " (" + op_name(at.op) + "): " + failure.what + ". " +
+         human_bytes(run.replay.allocator.reserved) + " are the allocator's; the predicted peak is " +
+         human_bytes(p.replay.peak_allocated_bytes) + ".";
+}
+
 volatile std::sig_atomic_t signal_received = 0;
 
 // Says how it ended.
@@ -34,7 +46,7 @@ int verdict_on(const Flags& flags, const Prediction& p, const MeasuredResult& ru
       return fail(kInternal, "the " + std::string(device == nullptr ? "host" : "CUDA") +
                                  " executor stopped: " + run.failure->what + ".");
     case RunStatus::out_of_memory:
-      return fail(kOutOfMemory, out_of_memory_sentence(p, run.replay));
+      return fail(kOutOfMemory, run.failure ? shortage_sentence(p, run) : out_of_memory_sentence(p, run.replay));
     case RunStatus::timeout:
       return fail(kTimeOut,
                   "stopped by " + std::string(run.stopped_by) + "; the file holds what was measured until then.");
@@ -83,7 +95,8 @@ int finish_run(Flags flags, const Prediction& p, MeasuredResult& run, const Devi
                                        choice.stand_in ? std::vector<double>() : known_losses(p.trace, run)) +
                             ranks_table(all));
   if (code != kOk) return code;
-  if (!ranks.failure().empty() && run.failure) return fail(kRankLost, ranks.failure() + ".");
+  const bool lost = run.failure && !run.failure->shortage;  // and not this rank itself
+  if (!ranks.failure().empty() && lost) return fail(kRankLost, ranks.failure() + ".");
   return verdict_on(flags, p, run, choice, device);
 }
 

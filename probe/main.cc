@@ -169,22 +169,10 @@ std::string not_for_the_gpu(const Prediction& p, const device::Kernels& kernels)
   return op.empty() ? "" : "--device cuda has no kernel for " + op + ", which this recipe runs.";
 }
 
-// A send on a GPU ends when it is received. Megatron exchanges what a forward and a backward pass of the interleaved
-// schedule leave at once; the trace has a message at a time, which in a ring of stages all wait for each other.
-std::string not_for_gpus(const Recipe& recipe, const RankChoice& choice) {
-  if (recipe.cp != 1)
-    return "ranks that share sequences (--cp) run on the CPU (--device host), and are predicted (--dry-run).";
-  const bool ring = recipe.pp > 1 && recipe.pipeline_schedule == PipelineSchedule::interleaved;
-  if (!ring || choice.stand_in) return "";
-  return "ranks on GPUs run the 1F1B schedule; the interleaved one runs on the CPU (--device host), and is "
-         "predicted (--dry-run).";
-}
-
 int cuda_run(const Flags& flags, Inputs inputs) {
   const RankChoice choice = choose_rank(flags, inputs);
   if (!choice.error.empty()) return fail(kUsage, choice.error + ".");
   if (const std::string why = not_for_ranks(flags, choice); !why.empty()) return fail(kUsage, why);
-  if (const std::string why = not_for_gpus(inputs.recipe, choice); !why.empty()) return fail(kUsage, why);
   const RankSeat seat{choice.place.rank, choice.place.world};
   const cuda::Facts machine = cuda::collect_facts();
   if (const std::string why = cuda::why_not(machine); !why.empty()) return fail(kNoGpu, why + kInstead);
@@ -225,11 +213,13 @@ int cuda_run(const Flags& flags, Inputs inputs) {
   const Prediction& p = prediction.value();
   ReplayOptions replay_options{.allocator = allocator_options(inputs.recipe), .record_addresses = true};
   if (inputs.recipe.memory_limit_bytes != 0) replay_options.allocator.limit = inputs.recipe.memory_limit_bytes;
-  const cuda::GpuRanks ranks = cuda::join_gpu_ranks(choice, plan_of(p, flags.steps), flags.rank_timeout_s, *gpu.device);
+  const cuda::GpuRanks ranks =
+      cuda::join_gpu_ranks(choice, plan_of(p, flags.steps), flags.rank_timeout_s, *gpu.device, &p.trace);
   if (ranks.processes.ranks == nullptr) return fail(ranks.processes.code, ranks.processes.error + ".");
   DeviceRunOptions run_options{.poison = flags.paranoid, .seat = seat, .limits = limits_of(flags)};
   if (ranks.gpus != nullptr) {
     run_options.ranks = ranks.gpus.get();
+    run_options.messages = ranks.messages;
     run_options.nccl = [&] { return ranks.gpus->memory(); };
     run_options.nccl_version = ranks.library->version();
   }

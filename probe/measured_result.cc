@@ -18,7 +18,7 @@ std::vector<double> known_losses(const Trace& trace, const MeasuredResult& resul
 }
 
 RunStatus status_of(const MeasuredResult& result) {
-  if (result.failure) return RunStatus::error;
+  if (result.failure) return result.failure->shortage ? RunStatus::out_of_memory : RunStatus::error;
   return result.replay.out_of_memory ? RunStatus::out_of_memory : RunStatus::ok;
 }
 

@@ -14,7 +14,8 @@ GpuRanks refused(int code, const std::string& error) {
 
 }  // namespace
 
-GpuRanks join_gpu_ranks(const RankChoice& choice, Plan plan, double timeout_s, MeasuredDevice& device) {
+GpuRanks join_gpu_ranks(const RankChoice& choice, Plan plan, double timeout_s, MeasuredDevice& device,
+                        const Trace* trace) {
   GpuRanks ranks;
   const bool several = choice.place.world > 1 && !choice.stand_in;
   if (several) {
@@ -28,6 +29,11 @@ GpuRanks join_gpu_ranks(const RankChoice& choice, Plan plan, double timeout_s, M
   const std::string shared = shared_gpu(control, device.facts());
   if (!shared.empty()) return refused(kUsage, shared);
   if (!control.failure().empty()) return refused(kRankLost, control.failure());
+  if (trace != nullptr) {
+    std::optional<StageTurns> messages = agree_on_messages(*trace, control);
+    if (!messages) return refused(kRankLost, control.failure());
+    ranks.messages = std::move(*messages);
+  }
   ranks.gpus = std::make_unique<NcclCommunicator>(*ranks.library, device, control, timeout_s);
   return ranks;
 }

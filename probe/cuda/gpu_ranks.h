@@ -6,6 +6,7 @@
 
 #include "probe/cuda/nccl_communicator.h"
 #include "probe/ranks/join.h"
+#include "probe/ranks/message_plan.h"
 
 namespace ledger::cuda {
 
@@ -13,9 +14,12 @@ struct GpuRanks {
   Joined processes;                        // `ranks` is null when it failed
   std::unique_ptr<Nccl> library;           // null where there is one rank, or one process in the place of one
   std::unique_ptr<NcclCommunicator> gpus;  // as above
+  StageTurns messages;                     // what stages of a pipeline agreed on
 };
 
-// All ranks must have the same NCCL, and each a GPU of its own; what is wrong is said by all of them.
-GpuRanks join_gpu_ranks(const RankChoice& choice, Plan plan, double timeout_s, MeasuredDevice& device);
+// All ranks must have the same NCCL, and each a GPU of its own; what is wrong is said by all of them. `trace`: this
+// rank's, of what they will run; nullptr where that is no trace.
+GpuRanks join_gpu_ranks(const RankChoice& choice, Plan plan, double timeout_s, MeasuredDevice& device,
+                        const Trace* trace);
 
 }  // namespace ledger::cuda

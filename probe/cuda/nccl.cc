@@ -60,6 +60,15 @@ std::string Nccl::last_words(nccl::Comm comm) const {
   return text;
 }
 
+// Its runtime is its own, and so is that one's last error: what it says is all there is to go by. NCCL's CUDACHECK
+// quotes cudaGetErrorString, and its allocators name the function after that (src/include/alloc.h). Memory of the host
+// is another matter.
+bool Nccl::lacks_memory(nccl::Result result, const std::string& words) {
+  if (result != nccl::kUnhandledCudaError && result != nccl::kSystemError) return false;
+  const auto says = [&](const char* text) { return words.find(text) != std::string::npos; };
+  return says("'out of memory'") || says("Failed to CUDA malloc") || says("Failed to CUDA calloc");
+}
+
 std::optional<Bytes> Nccl::memory_of(nccl::Comm comm) const {
   std::uint64_t bytes = 0;
   if (memory_ == nullptr || memory_(comm, nccl::kGpuMemTotal, &bytes) != nccl::kSuccess) return std::nullopt;

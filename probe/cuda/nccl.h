@@ -40,6 +40,8 @@ class Nccl {
 
   std::string explain(nccl::Result result) const;  // "unhandled system error"
   std::string last_words(nccl::Comm comm) const;   // what the library says of its last error; may name machines
+  // Whether the GPU had no memory for it: `words` are its last.
+  static bool lacks_memory(nccl::Result result, const std::string& words);
   // What it says that a communicator takes of the GPU; not before 2.30.
   std::optional<Bytes> memory_of(nccl::Comm comm) const;
 

@@ -54,7 +54,7 @@ std::optional<nccl::RedOp> reduction_of(ReduceOp op) {
 
 NcclCommunicator::NcclCommunicator(const Nccl& library, MeasuredDevice& device, Communicator& control, double timeout_s)
     : Communicator(control.rank(), control.world(), control),
-      shared_(new Shared{library, device, control, timeout_s, {}}),
+      shared_(new Shared{library, device, control, timeout_s, {}, {}}),
       control_(control) {}
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<Shared> shared, std::unique_ptr<Communicator> control)
@@ -138,6 +138,10 @@ bool NcclCommunicator::group(Kind kind, const Call& calls) {
     const Result ended = shared_->library.call().ncclGroupEnd();  // also what was begun in vain
     return is_well(result) ? ended : result;
   });
+}
+
+std::optional<Shortage> NcclCommunicator::shortage() const {
+  return shared_->shortage;
 }
 
 NcclMemory NcclCommunicator::memory() const {

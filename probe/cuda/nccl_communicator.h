@@ -34,6 +34,8 @@ class NcclCommunicator : public Communicator {
   void abort(const std::string& why) override;
   bool still_there() override { return control_.still_there(); }
 
+  std::optional<Shortage> shortage() const override;
+
   // What all groups took so far.
   NcclMemory memory() const;
 

@@ -70,10 +70,20 @@ void NcclCommunicator::Shared::leave(nccl::Comm comm) const {
   if (state != nccl::kSuccess || library.call().ncclCommDestroy(comm) != nccl::kSuccess) give_up(library, comm);
 }
 
-std::string NcclCommunicator::Shared::complaint(const std::string& what, Result result, nccl::Comm comm) const {
-  if (const std::string words = library.last_words(comm); !words.empty())
-    std::fprintf(stderr, "probe: NCCL says: %s.\n", words.c_str());
-  return what + ": " + library.explain(result);
+// What it has taken is known while its communicators are there.
+void NcclCommunicator::Shared::lack_memory() {
+  Bytes taken = 0;
+  for (const Made& one : made)
+    taken = plus(taken, plus(one.memory.init_bytes, one.memory.connect_bytes));
+  shortage = Shortage{.by = "nccl", .taken_bytes = taken, .device_bytes_in_use = device.bytes_in_use()};
+}
+
+std::string NcclCommunicator::Shared::complaint(const std::string& what, Result result, nccl::Comm comm) {
+  const std::string words = library.last_words(comm);
+  if (!words.empty()) std::fprintf(stderr, "probe: NCCL says: %s.\n", words.c_str());
+  if (!Nccl::lacks_memory(result, words)) return what + ": " + library.explain(result);
+  lack_memory();
+  return what + ": the GPU has no memory left for NCCL";
 }
 
 Bytes NcclCommunicator::Shared::taken_since(Bytes before) const {
@@ -88,7 +98,7 @@ bool NcclCommunicator::Shared::queue_is_empty() const {
   return true;
 }
 
-std::string NcclCommunicator::Shared::wait(nccl::Comm comm, bool queue, const std::string& what) const {
+std::string NcclCommunicator::Shared::wait(nccl::Comm comm, bool queue, const std::string& what) {
   const Deadline deadline = in_seconds(timeout_s);
   for (const Patience patience;; patience.pause()) {
     Result state = nccl::kSuccess;

@@ -25,6 +25,7 @@ struct NcclCommunicator::Shared {
   Communicator& control;
   double timeout_s;
   std::vector<Made> made;
+  std::optional<Shortage> shortage;  // that ended it
 
   ~Shared();
 
@@ -34,9 +35,10 @@ struct NcclCommunicator::Shared {
   Bytes taken_since(Bytes before) const;  // of the device, by everyone
   bool queue_is_empty() const;            // in the end; false when a rank was lost meanwhile
   // Until NCCL and, with `queue`, the device have done what they were asked. "": they have, or a rank was lost.
-  std::string wait(nccl::Comm comm, bool queue, const std::string& what) const;
+  std::string wait(nccl::Comm comm, bool queue, const std::string& what);
   // "what: unhandled system error". The library's own words are for the terminal alone: a file must not name machines.
-  std::string complaint(const std::string& what, nccl::Result result, nccl::Comm comm) const;
+  std::string complaint(const std::string& what, nccl::Result result, nccl::Comm comm);
+  void lack_memory();
 };
 
 }  // namespace ledger::cuda

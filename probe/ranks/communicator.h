@@ -15,6 +15,7 @@
 
 #include "core/base/dtype.h"
 #include "core/trace/ops.h"
+#include "probe/shortage.h"
 
 namespace ledger {
 
@@ -73,6 +74,8 @@ class Communicator {
   virtual bool still_there() { return failure_->empty(); }
 
   const std::string& failure() const { return *failure_; }  // in English; empty while all is well
+  // Where this rank failed because its device had no memory left for the library that they speak by.
+  virtual std::optional<Shortage> shortage() const { return {}; }
 
  protected:
   Communicator(std::uint64_t rank, std::uint64_t world) : Communicator(rank, world, std::make_shared<std::string>()) {}

@@ -41,13 +41,22 @@ RUNS = {
 # Of several GPUs: tiny models whose losses on the host are at hand in a second.
 TINY = {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
         "num_key_value_heads": 4, "vocab_size": 512}
+EXPERTS = {**TINY, "model_type": "mixtral", "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
+MEGATRON = {"stack": "megatron", "precision": "megatron-bf16", "seq": 64, "micro-batches": 4}
 PLANS = {
-    "ddp": {"seq": 64, "dp": 2},
-    "fsdp2": {"seq": 64, "dp": 2, "fsdp": 2},
-    "zero2": {"seq": 64, "dp": 2, "zero": 2},
-    "tp": {"stack": "torchtitan", "seq": 64, "tp": 2, "sequence-parallel": "true"},
-    "pp": {"stack": "megatron", "precision": "megatron-bf16", "seq": 64, "pp": 2, "micro-batches": 4},
+    "ddp": (TINY, {"seq": 64, "dp": 2}),
+    "fsdp2": (TINY, {"seq": 64, "dp": 2, "fsdp": 2}),
+    "zero2": (TINY, {"seq": 64, "dp": 2, "zero": 2}),
+    "tp": (TINY, {"stack": "torchtitan", "seq": 64, "tp": 2, "sequence-parallel": "true"}),
+    "pp": (TINY, {**MEGATRON, "pp": 2}),
+    "pp-interleaved": (TINY, {**MEGATRON, "pp": 2, "pipeline-schedule": "interleaved"}),
+    "cp": (TINY, {**MEGATRON, "micro-batches": 1, "cp": 2}),
+    "cp-gathered": (TINY, {**MEGATRON, "micro-batches": 1, "cp": 2, "cp-comm-type": "all_gather", "attention": "flash"}),
+    "cp-torchtitan": (TINY, {"stack": "torchtitan", "seq": 64, "cp": 2, "fsdp": 2, "units": "titan"}),
+    "ep": (EXPERTS, {**MEGATRON, "micro-batches": 1, "dp": 2, "ep": 2}),
+    "fsdp2-offloaded": (TINY, {"seq": 64, "dp": 2, "fsdp": 2, "offload": "params"}),
 }
+SEVERAL_S = 150  # of the run, by which the stages of several GPUs begin no other plan
 RANK_LOST = 7
 
 
@@ -220,11 +229,14 @@ class Check:
             if told is not None:
                 self.summary.expect(f"{name}, rank {rank}: its own account within 64 MiB", abs(sum(took) - told) <= 64 * MIB, (took, told))
 
-    def several(self, name, recipe):
+    def several(self, name, config, recipe):
         """The same ranks on GPUs and on the host."""
+        if self.summary.seconds() > SEVERAL_S:
+            print(f"skip two ranks, {name}: no time left", flush=True)
+            return
         began = time.monotonic()
         model = self.out / "config.json"
-        model.write_text(json.dumps(TINY))
+        model.write_text(json.dumps(config))
         words = [self.bin / "probe", "--model", model, *flags_of(recipe), "--steps", "4", "--json", "-", "--quiet"]
         host = ranks([[*words, "--device", "host"]] * 2)
         gpus = ranks([[*words, "--device", "cuda", "--allow-busy"]] * 2)
@@ -346,9 +358,11 @@ def main():
     check.one_gpu_for_two()
     if several:
         check.nccl(2)
-        for name, recipe in PLANS.items():
-            check.several(name, recipe)
+        for name, (config, recipe) in PLANS.items():
+            check.several(name, config, recipe)
         check.lost()
+    else:
+        print(f"skip ranks on several GPUs ({', '.join(PLANS)}): there is one GPU here", flush=True)
     for name, (config, recipe) in RUNS.items():
         check.measure(name, config, recipe)
     check.fusing()

@@ -65,7 +65,7 @@ bool check_ranks(JsonWriter& out, unsigned seed) {
   }
   RankChoice choice;
   choice.place = found.place;
-  const cuda::GpuRanks ranks = cuda::join_gpu_ranks(choice, {}, kTimeout, *gpu.device);
+  const cuda::GpuRanks ranks = cuda::join_gpu_ranks(choice, {}, kTimeout, *gpu.device, nullptr);
   if (ranks.gpus == nullptr) return refused(out, ranks.processes.error);
   out.member("nccl", ranks.library->version());
   return compare(out, *ranks.processes.ranks, *ranks.gpus, *gpu.device, seed);

@@ -9,6 +9,7 @@
 //   fail=init|run         refuses to make a communicator, or its collectives
 //   hang=init|run         never ends one
 //   async=run             tells of an error afterwards
+//   full=init|run         finds no memory on the device for a communicator, or for its connections
 //   from=N                ... from the Nth collective on, counted from 1
 //   stubborn=1            does not give up when it is aborted
 // Built with LACKS_GROUP_END it has no ncclGroupEnd.
@@ -66,6 +67,14 @@ emulated::Stream* device_of_this_process() {
   return find == nullptr ? nullptr : find();
 }
 
+std::string last_error;
+
+// As a job finds out, when its call has long returned.
+void lack_memory(const char* words) {
+  last_error = words;
+  throw kUnhandledCudaError;
+}
+
 class Communicator {
  public:
   Communicator(const UniqueId& id, int rank, int world)
@@ -73,6 +82,7 @@ class Communicator {
     take(kInitBytes);
     jobs_.push_back([this] {
       if (does("hang", "init", rank_)) hang();
+      if (does("full", "init", rank_)) lack_memory("Failed to CUDA calloc 4194304 bytes");
       peers_.connect_all();
     });
     thread_ = std::thread([this] { work(); });
@@ -110,6 +120,7 @@ class Communicator {
         ~Over() { --where->running; }
       } over{where};
       if (due && does("hang", "run", rank_)) hang();
+      if (due && does("full", "run", rank_)) lack_memory("Cuda failure 2 'out of memory'");
       job(peers_);
       if (due && does("async", "run", rank_)) throw kRemoteError;
     });
@@ -176,8 +187,6 @@ class Communicator {
 Communicator& communicator(Comm comm) {
   return *static_cast<Communicator*>(comm);
 }
-
-std::string last_error;
 
 Result refuse(const char* why) {
   last_error = why;
@@ -279,7 +288,16 @@ EXPORTED Result ncclCommGetAsyncError(Comm comm, Result* state) {
 }
 
 EXPORTED const char* ncclGetErrorString(Result result) {
-  return result == kSystemError ? "unhandled system error" : result == kRemoteError ? "remote process error" : "error";
+  switch (result) {
+    case kUnhandledCudaError:
+      return "unhandled cuda error";
+    case kSystemError:
+      return "unhandled system error";
+    case kRemoteError:
+      return "remote process error";
+    default:
+      return "error";
+  }
 }
 
 EXPORTED const char* ncclGetLastError(Comm) {

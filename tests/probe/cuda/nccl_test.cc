@@ -69,7 +69,7 @@ std::vector<forked::Ended> as_gpus(std::uint64_t world, const std::function<std:
     emulated::EmulatedDevice device(true, static_cast<int>(rank));
     RankChoice choice;
     choice.place = forked::place(rank, world, port);
-    const GpuRanks ranks = join_gpu_ranks(choice, {}, timeout_s, device);
+    const GpuRanks ranks = join_gpu_ranks(choice, {}, timeout_s, device, nullptr);
     if (ranks.gpus == nullptr) return "not joined: " + ranks.processes.error;
     std::string said = body({*ranks.processes.ranks, *ranks.gpus, device});
     std::uint8_t last = 0;  // nobody leaves before all are through

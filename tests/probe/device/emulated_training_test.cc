@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "emulated_device.h"
+#include "probe/device_run.h"
 #include "probe/host/run_host.h"
 #include "probe/host/strips.h"
 #include "probe/ranks/stand_in.h"
@@ -108,6 +109,13 @@ constexpr StepCase kShared[] = {
        r.precision = Precision::megatron_bf16;
        r.zero = 1;
      }},
+    {"megatron_cp", tiny::kLlama,
+     [](Recipe& r) {
+       r.stack = Stack::megatron;
+       r.precision = Precision::megatron_bf16;
+       r.dp = 1;
+       r.cp = 2;
+     }},
 };
 
 class EmulatedStandIns : public testing::TestWithParam<StepCase> {};
@@ -187,6 +195,31 @@ TEST(EmulatedMessages, ThatFollowEachOtherGoTogetherAndAreNotSpoilt) {
   EXPECT_EQ(seen.both_ways, 2u * 3) << "all but the first activation of a step and the last gradient";
   EXPECT_EQ(seen.spoilt, 0u);
   EXPECT_GT(device.put_aside_count, 0u);
+}
+
+// A GPU that is full but for what the allocator has.
+class FullDevice : public emulated::EmulatedDevice {
+ public:
+  std::byte* put_aside(std::size_t, const std::byte*, Bytes) override { return nullptr; }
+};
+
+TEST(EmulatedMessages, ThatNoCopyCanBeMadeOfAreAMatterOfMemory) {
+  Recipe recipe;
+  recipe.stack = Stack::megatron;
+  recipe.precision = Precision::megatron_bf16;
+  recipe.seq = 12;
+  recipe.pp = 2;
+  recipe.micro_batches = 4;
+  const Trace trace = tiny::trace(tiny::kLlama, recipe, {.steps = 1});
+  FullDevice device;
+  Neighbours::Seen seen;
+  Neighbours ranks(0, 2, seen);
+  const DeviceRun run = run_on_device(trace, {}, device, {.seat = {0, 2}, .ranks = &ranks});
+  EXPECT_EQ(run.status, RunStatus::out_of_memory);
+  ASSERT_TRUE(run.failure && run.failure->shortage);
+  EXPECT_STREQ(run.failure->shortage->by, "messages");
+  EXPECT_EQ(run.failure->shortage->requested_bytes, 12u * 32 * 2) << "a micro-batch's activation in 16 bits";
+  EXPECT_GT(run.failure->shortage->device_bytes_in_use, run.replay.allocator.reserved);
 }
 
 // fp32 throughout: only the order of sums differs.
