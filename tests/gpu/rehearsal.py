@@ -16,6 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "build/bin"
 NCCL = FOLDER.parent / "tests/nccl"
 
+# Of several GPUs, one of each kind: gpu_program_test.cc has the others, on the same emulated GPUs.
+PLANS = "ddp,tp,pp-interleaved,cp-gathered,ep"
+
 # Of the emulated device: a context of 64 MiB, no host to compare with, and one tiny model whatever is asked for.
 NEVER_HERE = ("the context takes", "stack native takes less memory")
 
@@ -65,7 +68,7 @@ def rehearse(name, programs, gpus=1, stand_in=""):
         for program, text in programs.items():
             (place / program).write_text(text)
             (place / program).chmod(0o755)
-        words = [sys.executable, ROOT / "tests/gpu/check.py", "--bin", place, "--out", place, "--build-seconds", "20"]
+        words = [sys.executable, ROOT / "tests/gpu/check.py", "--bin", place, "--out", place, "--build-seconds", "20", "--plans", PLANS, "--kill-after", "2"]
         variables = {"CUDA_VISIBLE_DEVICES": "", "EMULATED_GPUS": str(gpus), "STAND_IN_NCCL": stand_in, "PROBE_LIB_PATH": str(NCCL)}
         run = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **variables})
         if "Traceback" in run.stderr:
