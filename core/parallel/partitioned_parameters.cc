@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "core/trace/streams.h"
 
@@ -52,11 +53,10 @@ void PartitionedParameters::make(Param& param, const std::string& name, DType dt
   const std::uint64_t part = param.padded / options_.world;
   const Tape::In in(tape_, Category::weights);
   const Tensor whole = tape_.empty(OpKind::load_parameter, param.whole.shape(), dtype);
+  std::optional<Tape::OnHost> on_host;
   if (options_.offload_parameters) {
-    param.partition = tape_.unbacked({{part, Sym::none}}, dtype);
-    tape_.trace().parameters.push_back({name, kNoStorage, kNoStorage, role, param.trainable, param.elements});
+    on_host.emplace(tape_);
     if (!param.trainable) keep_on_host(param);
-    return;
   }
   param.partition = tape_.parameter(name, {{part, Sym::none}}, dtype, role, param.trainable);
   set_shard(tape_.trace().parameters.back(), param.elements, part, options_.rank);
@@ -91,13 +91,13 @@ void PartitionedParameters::partition_loaded() {
   if (!options_.loads_whole) return;
   for (std::size_t i = 0; i < params_.size(); ++i) {
     Param& param = params_[i];
-    if (options_.offload_parameters) {  // Init._partition_param: from the GPU straight into host memory
-      if (!param.trainable) keep_on_host(param);
-      tape_.free_storage(param.whole);
-      continue;
-    }
     const StorageInfo loaded = tape_.trace().storages[param.whole.impl()->storage->id];
     const Aside aside(tape_, "zero.partition", Category::weights);
+    std::optional<Tape::OnHost> on_host;
+    if (options_.offload_parameters) {  // Init._partition_param: from the GPU straight into host memory
+      on_host.emplace(tape_);
+      if (!param.trainable) keep_on_host(param);
+    }
     tape_.alloc_storage(param.partition, param.partition.shape(), OpKind::load_parameter);
     const StorageId id = param.partition.impl()->storage->id;
     tape_.trace().storages[id].scope = loaded.scope;
@@ -172,13 +172,10 @@ void PartitionedParameters::gather_one(Param& param, const char* scope) {
   if (options_.offload_parameters && options_.world > 1) {
     const Aside aside(tape_, "zero.offload_copy", Category::communication);
     partition = flat::buffer(tape_, OpKind::gather_copy_in, param.padded / options_.world, param.whole.dtype());
+    copy_into(partition, param.partition);
   }
   const Tensor padded = flat::piece(param.whole, 0, param.padded);
-  if (options_.offload_parameters) {
-    tape_.run(OpKind::all_gather, {}, {&padded});
-  } else {
-    tape_.run(OpKind::all_gather, {&param.partition}, {&padded});
-  }
+  tape_.run(OpKind::all_gather, {partition ? &partition : &param.partition}, {&padded});
   param.state = State::available;
 }
 
@@ -198,14 +195,21 @@ void PartitionedParameters::gather_together(const std::vector<ParamId>& params) 
     Tensor partitions;
     if (options_.offload_parameters) {
       partitions = flat::buffer(tape_, OpKind::gather_copy_in, total / options_.world, dtype);
+      std::uint64_t at = 0;
+      for (const ParamId id : gather->params) {
+        const std::uint64_t part = params_[id].padded / options_.world;
+        copy_into(flat::piece(partitions, at, part), params_[id].partition);
+        at += part;
+      }
+      tape_.run(OpKind::all_gather, {&partitions}, {&gather->flat});
     } else {
       std::vector<const Tensor*> parts;
       for (const ParamId id : gather->params)
         parts.push_back(&params_[id].partition);
       const Tensor* const out = &gather->flat;
       tape_.run(OpKind::gather_copy_in, parts, {&out, 1});
+      tape_.run(OpKind::all_gather, {}, {&gather->flat});
     }
-    tape_.run(OpKind::all_gather, {}, {&gather->flat});
     for (const ParamId id : gather->params) {
       params_[id].state = State::in_flight;
       params_[id].flight = gather;

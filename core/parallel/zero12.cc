@@ -90,7 +90,12 @@ Tensor Zero12::own(const Group& group) const {
 void Zero12::make_master(Group& group) {
   const Aside aside(tape_, "zero.master_partition", Category::master_weights);
   const Tensor copy = clone(own(group));
-  if (!options_.offload_optimizer) group.master = to(copy, zero::master_dtype(options_.dtype));
+  if (!options_.offload_optimizer) {
+    group.master = to(copy, zero::master_dtype(options_.dtype));
+    return;
+  }
+  group.host.emplace(tape_, group.partition, zero::master_dtype(options_.dtype));
+  copy_into(group.host->master(), copy);
 }
 
 // Master weights, their gradients, both moments and the way back, in 16 bits.

@@ -4,9 +4,11 @@
 
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/parallel/deepspeed.h"
+#include "core/parallel/host_step.h"
 
 namespace ledger {
 
@@ -34,8 +36,9 @@ class Zero12 final : public Zero {
     std::vector<Param> params;
     Tensor flat;                  // bit16_groups_flat
     std::uint64_t partition = 0;  // elements
-    Tensor master;                // single_partition_of_fp32_groups; in host memory when offloaded
+    Tensor master;                // single_partition_of_fp32_groups
     PartitionStep step;
+    std::optional<HostStep> host;   // in the place of both when offloaded
     std::vector<Tensor> gradients;  // all_grad_tensors, then averaged_gradients
   };
 
@@ -54,6 +57,7 @@ class Zero12 final : public Zero {
   void keep(const Param& param);
   void copy_to_host(const Param& param);
   void collect(Group& group);
+  Tensor norm_on_host() const;
   void update(Group& group, const Tensor& norm);
 
   Tape& tape_;

@@ -139,12 +139,13 @@ void Zero12::keep(const Param& param) {
 // set_norm_for_param_grad_in_gpu, update_offload_overflow_tracker, async_inplace_copy_grad_to_fp32_buffer_from_gpu.
 // Before the last micro-batch gradients are summed in host memory by way of the staging buffer.
 void Zero12::copy_to_host(const Param& param) {
-  if (!boundary_) return;
   Tensor& gradient = param.gradient();
   const Group& group = groups_[param.group];
   const std::uint64_t end = times(group.partition, options_.rank + 1);
   const std::uint64_t count = std::min(plus(param.offset, param.elements), end) - param.offset - param.skipped;
   const Tensor part = flat::piece(gradient, param.skipped, count);
+  const std::uint64_t place = param.offset + param.skipped - times(group.partition, options_.rank);
+  if (!boundary_) return group.host->add(part, place);
   {
     const Aside aside(tape_, "zero.norm", Category::temporaries);
     const Tensor copy = to(part, DType::f64);
@@ -152,8 +153,8 @@ void Zero12::copy_to_host(const Param& param) {
   }
   zero::check_finite(gradient);
   const Aside aside(tape_, "zero.offload_copy", Category::communication);
-  const Tensor copy = to(part, DType::f32);
-  tape_.run(OpKind::optimizer_math, {&copy}, {});
+  const Tensor copy = to(part, zero::master_dtype(options_.dtype));
+  group.host->add(copy, place);
   gradient.reset();
 }
 
@@ -227,7 +228,7 @@ void Zero12::step() {
       norms_.push_back(zero::norm_of(tape_, group.gradients));
   }
   Tensor norm;
-  if (options_.clips && !options_.offload_optimizer) norm = zero::global_norm(tape_, norms_);
+  if (options_.clips) norm = options_.offload_optimizer ? norm_on_host() : zero::global_norm(tape_, norms_);
   for (Group& group : groups_)
     update(group, norm);
   norms_.clear();
@@ -236,11 +237,21 @@ void Zero12::step() {
   }
 }
 
+// complete_grad_norm_calculation_for_cpu_offload.
+Tensor Zero12::norm_on_host() const {
+  std::vector<Tensor> norms;
+  for (const Group& group : groups_)
+    norms.push_back(group.host->norm());
+  const Tape::OnHost on_host(tape_);
+  return zero::global_norm(tape_, norms);
+}
+
 void Zero12::update(Group& group, const Tensor& norm) {
   const Tensor own = this->own(group);
   if (options_.offload_optimizer) {
     const Aside aside(tape_, "zero.params", Category::weights);
-    tape_.run(OpKind::optimizer_math, {}, {&own});  // DeepSpeedCPUAdam, and the way back
+    group.host->step(norm);
+    copy_into(own, group.host->master());
     return;
   }
   {

@@ -186,6 +186,9 @@ void Zero3::offload() {
   host.push_back({"zero.gradient_partitions", Category::gradients, options_.dtype, total_});
   host.push_back({"zero.exp_avg", Category::optimizer_states, DType::f32, total_});
   host.push_back({"zero.exp_avg_sq", Category::optimizer_states, DType::f32, total_});
+  host_.emplace(tape_, total_, zero::master_dtype(options_.dtype));
+  for (const Param& param : params_)
+    copy_into(host_->master(param.offset, param.part), param.partition);
 }
 
 std::unique_ptr<Zero> make_zero3(Tape& tape, const ZeroOptions& options, const MakeStep& make_step) {

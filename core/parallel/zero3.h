@@ -4,10 +4,12 @@
 
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/parallel/host_step.h"
 #include "core/parallel/partitioned_parameters.h"
 #include "core/trace/module_hooks.h"
 
@@ -83,6 +85,7 @@ class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
   std::vector<Tensor> gradients_of(const SubGroup& group) const;
   void find_overflow();
   void update(SubGroup& group, const Tensor& norm);
+  void step_on_host();
 
   Tape& tape_;
   ZeroOptions options_;
@@ -97,6 +100,7 @@ class Zero3 final : public Zero, public ParameterUnits, public ModuleHooks {
   std::uint64_t total_ = 0;  // elements of all partitions
   Tensor flat_;              // lp_param_buffer
   Tensor bucket_, gradients_;
+  std::optional<HostStep> host_;       // of all partitions
   std::vector<const Param*> members_;  // of the bucket
   std::uint64_t filled_ = 0;
   bool boundary_ = true, first_micro_batch_ = true;

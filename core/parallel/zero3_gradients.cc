@@ -104,18 +104,17 @@ void Zero3::keep(const Param& param, const Tensor& reduced) {
 }
 
 // The sum with earlier micro-batches' is made on the GPU, and at the last one the norm and the fp32 copy to be sent.
-void Zero3::keep_on_host(const Param&, const Tensor& reduced) {
+void Zero3::keep_on_host(const Param& param, const Tensor& reduced) {
   Tensor sum;
   {
     const Aside aside(tape_, "zero.offload_copy", Category::communication);
     sum = clone(reduced);
-    tape_.run(OpKind::optimizer_math, {&sum}, {});
   }
-  if (!boundary_) return;
+  if (!boundary_) return host_->add(sum, param.offset);
   zero::norm_of(tape_, {sum});
   const Aside aside(tape_, "zero.offload_copy", Category::communication);
-  const Tensor copy = to(sum, DType::f32);
-  tape_.run(OpKind::optimizer_math, {&copy}, {});
+  const Tensor copy = to(sum, zero::master_dtype(options_.dtype));
+  host_->add(copy, param.offset);
 }
 
 void Zero3::end_backward() {
@@ -148,28 +147,33 @@ void Zero3::find_overflow() {
 void Zero3::step() {
   first_micro_batch_ = true;
   parameters_.release_all();
-  Tensor norm;
-  if (!options_.offload_optimizer) {
-    if (options_.dtype == DType::f16) find_overflow();
-    std::vector<Tensor> norms;
-    for (const SubGroup& group : groups_)
-      norms.push_back(zero::norm_of(tape_, gradients_of(group)));
-    if (options_.clips) norm = zero::global_norm(tape_, norms);
+  if (options_.offload_optimizer) {
+    step_on_host();
+    parameters_.gather_persistent();
+    return;
   }
+  Tensor norm;
+  if (options_.dtype == DType::f16) find_overflow();
+  std::vector<Tensor> norms;
+  for (const SubGroup& group : groups_)
+    norms.push_back(zero::norm_of(tape_, gradients_of(group)));
+  if (options_.clips) norm = zero::global_norm(tape_, norms);
+  norms.clear();
   for (SubGroup& group : groups_)
     update(group, norm);
   parameters_.gather_persistent();
 }
 
-// _prepare_fp32_grad_for_sub_group and what follows; an offloaded step takes nothing of the GPU.
+// It takes nothing of the GPU, and sub-groups change nothing of what is computed.
+void Zero3::step_on_host() {
+  const Aside aside(tape_, "zero.param_partitions", Category::weights);
+  host_->step(options_.clips ? host_->norm() : Tensor());
+  for (const Param& param : params_)
+    copy_into(param.partition, host_->master(param.offset, param.part));
+}
+
+// _prepare_fp32_grad_for_sub_group and what follows.
 void Zero3::update(SubGroup& group, const Tensor& norm) {
-  if (options_.offload_optimizer) {
-    if (flat_) {
-      const Tensor own = flat::piece(flat_, group.offset, group.elements);
-      tape_.run(OpKind::optimizer_math, {}, {&own});
-    }
-    return;
-  }
   {
     const Aside aside(tape_, "zero.fp32_gradients", Category::gradients);
     const std::vector<Tensor> gradients = gradients_of(group);

@@ -55,6 +55,7 @@ PLANS = {
     "cp-torchtitan": (TINY, {"stack": "torchtitan", "seq": 64, "cp": 2, "fsdp": 2, "units": "titan"}),
     "ep": (EXPERTS, {**MEGATRON, "micro-batches": 1, "dp": 2, "ep": 2}),
     "fsdp2-offloaded": (TINY, {"seq": 64, "dp": 2, "fsdp": 2, "offload": "params"}),
+    "zero3-offloaded": (TINY, {"seq": 64, "dp": 2, "zero": 3, "offload": "params"}),
 }
 SEVERAL_S = 150  # of the run, by which the stages of several GPUs begin no other plan
 RANK_LOST = 7

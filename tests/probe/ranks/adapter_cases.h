@@ -177,6 +177,12 @@ constexpr Shared kAdapterCases[] = {
        r.checkpointing = Checkpointing::full_reentrant;
        r.grad_accum = 2;
      }},
+    {"zero3_offloaded_lora", kOdd,
+     [](Recipe& r) {
+       lora(r);
+       zero(r, 3);
+       r.offload = Offload::params;
+     }},
     {"fsdp1_offloaded_lora", kOdd,
      [](Recipe& r) {
        lora(r);

@@ -60,6 +60,29 @@ constexpr Shared kDataParallelCases[] = {
        r.grad_accum = 2;
        r.optimizer = Optimizer::adamw_foreach;
      }},
+    {"zero1_offloaded", kOdd,
+     [](Recipe& r) {
+       zero(r, 1);
+       r.offload = Offload::optimizer;
+     }},
+    {"zero2_offloaded_accumulated", tiny::kTied,
+     [](Recipe& r) {
+       zero(r, 2);
+       r.offload = Offload::optimizer;
+       r.grad_accum = 2;
+     }},
+    {"zero3_offloaded_optimizer_accumulated", kOdd,
+     [](Recipe& r) {
+       zero(r, 3);
+       r.offload = Offload::optimizer;
+       r.grad_accum = 2;
+     }},
+    {"zero3_offloaded", tiny::kTied,
+     [](Recipe& r) {
+       zero(r, 3);
+       r.offload = Offload::params;
+       r.checkpointing = Checkpointing::full;
+     }},
     {"fsdp2_offloaded", kOdd, [](Recipe& r) { offloaded(r, 2); }},
     {"fsdp2_offloaded_accumulated", tiny::kTied,
      [](Recipe& r) {

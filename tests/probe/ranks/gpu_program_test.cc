@@ -108,6 +108,8 @@ constexpr GpuPlan kGpuPlans[] = {
     {"titan_cp2", 2, TITAN "--fsdp 2 --units titan --cp 2", 2},
     {"megatron_ep2", 2, EXPERTS "--dp 2 --ep 2", 5},
     {"fsdp2_offloaded", 2, "--model cut.json --seq 8 --dp 2 --fsdp 2 --offload params", 1},
+    {"zero2_offloaded", 2, "--model cut.json --seq 8 --dp 2 --zero 2 --offload optimizer", 1},
+    {"zero3_offloaded", 2, "--model cut.json --seq 8 --dp 2 --zero 3 --offload params", 1},
 };
 #undef TITAN
 #undef MEGATRON
