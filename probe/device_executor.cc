@@ -111,7 +111,7 @@ std::optional<Shortage> DeviceExecutor::shortage() const {
 const char* DeviceExecutor::add_message(const Run& run, Operands in, Operands out, Communicator& ranks) {
   const bool between_stages = run.group == RankGroup::pipeline;
   MessageBatch& others = between_stages ? to_neighbours_ : to_stages_;
-  if (!others.empty() && !exchange()) return exchange_error();
+  if (!others.rests() && !exchange()) return exchange_error();
   const bool outgoing = run.op == OpKind::send;
   const Operand& buffer = outgoing ? in[0] : out[0];
   if (!is_dense(buffer)) return kNotDense;

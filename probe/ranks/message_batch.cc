@@ -44,6 +44,10 @@ MessageBatch::Waiting* MessageBatch::not_aside() {
   return found == waiting_.end() ? nullptr : &*found;
 }
 
+bool MessageBatch::rests() const {
+  return std::all_of(waiting_.begin(), waiting_.end(), [](const Waiting& w) { return w.aside.has_value(); });
+}
+
 std::size_t MessageBatch::free_aside() const {
   std::size_t number = 0;
   const auto is_taken = [&](const Waiting& w) { return w.aside == number; };

@@ -29,6 +29,8 @@ class MessageBatch {
   void follow(const StageTurns& plan);
 
   bool empty() const { return waiting_.empty(); }
+  // Nothing waits but copies of what is sent, for their turn: they hinder no other messages.
+  bool rests() const;
   void add(Communicator& ranks, const Message& message, std::uint32_t tag);
   bool of(const Communicator& ranks) const { return ranks_ == &ranks; }
 

@@ -149,14 +149,17 @@ TEST_P(EmulatedStandIns, DoWhatTheHostsDo) {
 class Neighbours : public StandIn {
  public:
   struct Seen {
-    std::size_t both_ways = 0, messages = 0, spoilt = 0;  // batches; messages; numbers sent that are NaN
+    std::size_t both_ways = 0, one_way = 0, messages = 0, spoilt = 0;  // batches; messages; numbers sent that are NaN
+    std::uint64_t apart = 0;                                           // of such neighbours alone; 0: of all
   };
   Neighbours(std::uint64_t rank, std::uint64_t world, Seen& seen) : StandIn(rank, world), seen_(seen) {}
 
   bool messages(std::span<const Message> batch) override {
+    if (seen_.apart != 0 && seen_.apart != apart_) return true;
     const auto outgoing = [](const Message& m) { return m.outgoing; };
     const auto out = static_cast<std::size_t>(std::count_if(batch.begin(), batch.end(), outgoing));
-    seen_.both_ways += out != 0 && out != batch.size() ? 1 : 0;
+    const bool both = out != 0 && out != batch.size();
+    ++(both ? seen_.both_ways : seen_.one_way);
     seen_.messages += batch.size();
     for (const Message& one : batch) {
       if (!one.outgoing) std::memset(one.buffer.data, 0, static_cast<std::size_t>(one.buffer.bytes()));
@@ -168,11 +171,14 @@ class Neighbours : public StandIn {
     return true;
   }
   std::unique_ptr<Communicator> among(const std::vector<std::uint64_t>& members) override {
-    return std::make_unique<Neighbours>(place_among(members, rank()), members.size(), seen_);
+    auto some = std::make_unique<Neighbours>(place_among(members, rank()), members.size(), seen_);
+    if (members.size() > 1) some->apart_ = members[1] - members[0];
+    return some;
   }
 
  private:
   Seen& seen_;
+  std::uint64_t apart_ = 0;
 };
 
 // The first of two stages: what it sends is given back before the answer comes, whose memory may be the same.
@@ -195,6 +201,33 @@ TEST(EmulatedMessages, ThatFollowEachOtherGoTogetherAndAreNotSpoilt) {
   EXPECT_EQ(seen.both_ways, 2u * 3) << "all but the first activation of a step and the last gradient";
   EXPECT_EQ(seen.spoilt, 0u);
   EXPECT_GT(device.put_aside_count, 0u);
+}
+
+// Sends between stages wait until something was received, and messages around rings go on meanwhile, both ways at once.
+TEST(EmulatedMessages, AroundARingDoNotMindThoseThatWaitForTheirTurn) {
+  Recipe recipe;
+  recipe.stack = Stack::megatron;
+  recipe.precision = Precision::megatron_bf16;
+  recipe.seq = 12;
+  recipe.pp = recipe.cp = 2;
+  recipe.micro_batches = 2;
+  const Trace trace = tiny::trace(tiny::kLlama, recipe, {.steps = 1});
+  using enum StageTurn::Kind;
+  StageTurns late = {{receive, 1, 1, 0}, {send, 1, 0, 0}, {send, 1, 0, 0}, {receive, 1, 1, 0}};
+  for (const StageTurn& turn : stage_turns(trace)) {
+    if (turn.kind == together) late.push_back(turn);
+  }
+  emulated::EmulatedDevice device;
+  Neighbours::Seen seen;
+  seen.apart = 1;
+  Neighbours ranks(0, 4, seen);
+  device::DeviceExecutor executor(trace, device, {.poison = true, .seat = {0, 4}, .ranks = &ranks, .messages = late});
+  replay(trace, {}, &executor, &device.store());
+  executor.finish();
+  ASSERT_FALSE(executor.failure()) << executor.failure()->what;
+  EXPECT_GT(seen.both_ways, 0u);
+  EXPECT_EQ(seen.one_way, 0u);
+  EXPECT_GT(device.put_aside_count, 0u) << "the first send has waited";
 }
 
 // A GPU that is full but for what the allocator has.
