@@ -232,6 +232,24 @@ test('a link opens as it was shared, and is written the same again', () => withP
   assert.equal(await again.locator('#gpu').inputValue(), 'rtx4090-24gb');
 }));
 
+test('a page that opens with a link asks the core once, and for nothing but the link', async () => {
+  const { page, context } = await openPage(open.browser, 'about:blank');
+  await page.addInitScript(() => {
+    globalThis.drawn = []; // reports with a whole timeline, as they are read
+    const { parse } = JSON;
+    JSON.parse = (text, ...more) => {
+      const value = parse(text, ...more);
+      if (value?.report?.timeline?.points.length > 2) globalThis.drawn.push(value.report.recipe.batch);
+      return value;
+    };
+  });
+  await page.goto(`${open.site.url}#v=1&model=llama-3-8b&batch=3`);
+  await ready(page);
+  const drawn = await page.evaluate(() => globalThis.drawn);
+  await context.close();
+  assert.deepEqual(drawn, [3]);
+});
+
 test('a bad link is reported on the page and the rest is used', () => withPage('#v=1&model=llama-3-8b&batch=many&foo=1&seq=512', async (page) => {
   const issues = page.locator('main > ml-problem');
   assert.equal(await issues.count(), 2);

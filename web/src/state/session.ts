@@ -45,7 +45,7 @@ export interface SnapshotFile {
 export class Session {
   readonly defaults: Defaults;
   request: Request = FIRST_REQUEST;
-  answer: Outcome<Report>;
+  private answered: Outcome<Report> | undefined;
   measured: readonly MeasuredFile[] = [];
   said: Said | undefined;
   error: PastedError | undefined;
@@ -56,7 +56,11 @@ export class Session {
 
   constructor(readonly core: Core, private readonly changed: () => void) {
     this.defaults = defaultsOf(core.catalogue);
-    this.answer = core.predict(configText(this.request.model), this.request.recipe);
+  }
+
+  // Of a page that opens with a link, the link's question is the first.
+  get answer(): Outcome<Report> {
+    return (this.answered ??= this.core.predict(configText(this.request.model), this.request.recipe));
   }
 
   get hash(): string {
@@ -251,11 +255,11 @@ export class Session {
   }
 
   private set(request: Request): void {
-    if (this.answer.ok) this.lastGood = this.request;
+    if (this.answered?.ok) this.lastGood = this.request;
     const question = ({ model, recipe }: Request): string => questionOf(configText(model), recipe);
     const asked = question(this.request);
     this.request = request;
-    if (question(request) !== asked) this.answer = this.core.predict(configText(request.model), request.recipe); // else with the same bytes
+    if (!this.answered || question(request) !== asked) this.answered = this.core.predict(configText(request.model), request.recipe); // else with the same bytes
     this.changed();
   }
 }
