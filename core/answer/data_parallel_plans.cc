@@ -257,14 +257,14 @@ class ShardedSearch {
     if (recipe.grad_accum > 1) {  // gradients that wait for the next micro-batch add to what one alone needs
       Recipe once = recipe;
       once.grad_accum = 1;
-      const Result<RankRun> run = run_rank(config_, once, 0);
+      const Result<RankRun> run = run_rank(config_, once, 0, Stop::when_too_large);
       if (!run.ok()) return run.problem();
       if (!run.value().fits) return Needs{};
     }
     Needs most;
     const bool differ = recipe.zero == 1 || recipe.zero == 2;
     for (std::uint64_t rank = 0; rank < recipe.dp; rank += std::max<std::uint64_t>(recipe.dp - 1, 1)) {
-      const Result<RankRun> run = run_rank(config_, recipe, rank);
+      const Result<RankRun> run = run_rank(config_, recipe, rank, Stop::when_too_large);
       if (!run.ok()) return run.problem();
       if (!run.value().fits) return Needs{};
       most.allocated = std::max(most.allocated, run.value().replay.peak_allocated_bytes);

@@ -103,6 +103,7 @@ Bytes host_bytes(const Trace& trace) {
 
 Result<RankRun> run_trace(const Result<Trace>& trace, const Recipe& recipe) {
   if (!trace.ok()) return trace.problem();
+  if (trace.value().over_limit) return RankRun{};
   RankRun run{replay_peaks(trace.value(), recipe), false, host_bytes(trace.value())};
   run.fits = fits(trace.value(), run.replay, recipe, *find_gpu(recipe.gpu));
   return run;
@@ -195,10 +196,13 @@ Result<RankRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::
   return run_trace(trace_megatron(config, recipe, stage, megatron_run(recipe, PredictOptions{}.steps)), recipe);
 }
 
-Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank) {
+Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank, Stop stop) {
+  const Gpu& gpu = *find_gpu(recipe.gpu);
+  const Room room = room_of(recipe, gpu);
   TraceOptions options;
   options.rank = rank;
-  options.cublas_workspace_bytes = cublas_workspace_bytes(*find_gpu(recipe.gpu));
+  options.cublas_workspace_bytes = cublas_workspace_bytes(gpu);
+  if (stop == Stop::when_too_large) options.limit = minus(room.usable, room.margin);  // as fits() has it
   return run_trace(trace_step(config, recipe, options), recipe);
 }
 

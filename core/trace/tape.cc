@@ -46,6 +46,8 @@ Trace Tape::finish() {
   forward_workspace_.reset();
   backward_workspace_.reset();
   leaf_hooks_.clear();
+  hooks_.clear();  // of a backward pass that never came
+  at_backward_end_.clear();
   return std::move(trace_);
 }
 
@@ -66,6 +68,10 @@ StorageId Tape::add_storage(OpKind op, const Shape& shape, DType dtype) {
   storage.layer = layer_;
   storage.on_host = on_host_;
   trace_.events.push_back({on_host_ ? EventType::alloc_on_host : EventType::alloc, category_, id});
+  if (!on_host_) {
+    live_bytes_ = plus(live_bytes_, bytes);
+    if (live_bytes_ > options_.limit) trace_.over_limit = true;
+  }
   return id;
 }
 
@@ -78,8 +84,9 @@ StorageRef* Tape::new_storage(OpKind op, const Shape& shape, DType dtype) {
 }
 
 void Tape::end_of(StorageId id) {
-  const bool on_host = trace_.storages[id].on_host;
-  trace_.events.push_back({on_host ? EventType::free_on_host : EventType::free, Category::activations, id});
+  const StorageInfo& storage = trace_.storages[id];
+  trace_.events.push_back({storage.on_host ? EventType::free_on_host : EventType::free, Category::activations, id});
+  if (!storage.on_host) live_bytes_ -= storage.bytes;
 }
 
 void Tape::release_storage(StorageRef* storage) {

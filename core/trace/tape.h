@@ -31,6 +31,7 @@ struct TapeOptions {
   // Layer norm's mean and rstd in its input's dtype (the CPU kernel, with which the reference traces were taken)
   // instead of fp32 (CUDA).
   bool cpu_statistics = false;
+  Bytes limit = kOverflow;  // Trace::over_limit says whether more than this was alive at any time
   // What cuDNN's plans for attention ask for, where they are known (probe/cuda): its scratch memory in the allocator.
   Bytes cudnn_forward_bytes = 0, cudnn_backward_bytes = 0;
 };
@@ -311,6 +312,7 @@ class Tape {
   std::vector<Node*> dying_;
   bool destroying_ = false;
   Tensor forward_workspace_, backward_workspace_;
+  Bytes live_bytes_ = 0;  // on the GPU
 
   struct Name {
     NameId parent;

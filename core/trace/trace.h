@@ -190,7 +190,8 @@ struct Trace {
   Mesh mesh;                     // of the ranks that run together
 
   bool has_operands = false;
-  bool overflow = false;  // some size did not fit 64 bits: nothing in this trace is to be believed
+  bool over_limit = false;  // more was alive than TraceOptions::limit: the trace ends there
+  bool overflow = false;    // some size did not fit 64 bits: nothing in this trace is to be believed
 };
 
 // The phase (index into Trace::phases) that event number `event` lies in.

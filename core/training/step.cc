@@ -93,11 +93,13 @@ class TrainingLoop {
   }
 
   void run(std::uint32_t steps) {
-    for (std::uint32_t step = 1; step <= steps; ++step)
+    for (std::uint32_t step = 1; step <= steps && !over_limit(); ++step)
       run_step("step" + std::to_string(step) + ".");
   }
 
  private:
+  bool over_limit() const { return tape_.trace().over_limit; }
+
   PartitionStep partition_step() {
     const std::shared_ptr<OptimizerStep> step = make_optimizer(recipe_.optimizer);
     return [this, step](const std::vector<Tensor>& partitions) { step->step(tape_, partitions); };
@@ -109,6 +111,7 @@ class TrainingLoop {
       if (zero_ != nullptr) zero_->begin_backward(last);
       if (fsdp1_) fsdp1_->set_sync(last);
       run_micro_batch(recipe_.grad_accum == 1 ? step : step + std::to_string(micro) + ".");
+      if (over_limit()) return;
     }
     tape_.begin_phase(step + "optimizer");
     if (zero_ != nullptr) {
@@ -148,6 +151,7 @@ class TrainingLoop {
     if (!inputs_) inputs_ = model_->make_inputs(tape_);
     if (zero_ != nullptr) zero_->begin_forward();
     Tensor loss = forward();
+    if (over_limit()) return;
     if (options_.operands) tape_.trace().losses.push_back(loss.impl()->storage->id);
     tape_.begin_phase(prefix + "backward");
     {
@@ -230,6 +234,7 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
              .cublas_workspace_bytes = options.cublas_workspace_bytes,
              .accumulate_in_place = recipe.stack == Stack::native,
              .cpu_statistics = options.cpu_statistics,
+             .limit = options.limit,
              .cudnn_forward_bytes = options.cudnn_forward_bytes,
              .cudnn_backward_bytes = options.cudnn_backward_bytes});
   tape.trace().events.reserve(layer_steps * kUsualEventsPerLayer);
