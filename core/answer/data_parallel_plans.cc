@@ -119,20 +119,19 @@ bool keeps_more(const ShardedChoice& a, const ShardedChoice& than) {
 
 class ShardedSearch {
  public:
-  ShardedSearch(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
-                std::vector<DataParallelModel>& models)
-      : config_(config), open_(recipe), base_(alone(recipe)), question_(question), models_(models) {}
+  ShardedSearch(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question, SharedSearch& shared)
+      : config_(config), open_(recipe), base_(alone(recipe)), question_(question), shared_(shared) {}
 
   // Operators of one GPU, by which every plan's time is computed.
   std::optional<Problem> measure() {
-    if (!models_.empty()) return std::nullopt;
+    if (!shared_.operators.empty()) return std::nullopt;
     for (const Checkpointing checkpointing : kCheckpoints) {
       Recipe r = base_;
       r.batch = 1;
       r.checkpointing = checkpointing;
       const Result<Trace> trace = trace_step(config_, r, {.steps = 1, .operands = true, .weights = {}, .adamw = {}});
       if (!trace.ok()) return trace.problem();
-      models_.push_back(*DataParallelModel::of(trace.value(), *find_gpu(r.gpu)));
+      shared_.operators.push_back(*DataParallelModel::of(trace.value(), *find_gpu(r.gpu)));
     }
     return std::nullopt;
   }
@@ -216,7 +215,7 @@ class ShardedSearch {
       leave_out(std::move(*problem));
       return;
     }
-    const DataParallelModel& model = models_[choice.checkpointing == Checkpointing::none ? 0 : 1];
+    const DataParallelModel& model = shared_.operators[choice.checkpointing == Checkpointing::none ? 0 : 1];
     choice.time = model.time(recipe, *links_of(*find_gpu(recipe.gpu)));
     choices_.push_back(choice);
     ++found_.valid;
@@ -234,13 +233,18 @@ class ShardedSearch {
   // What an engine takes with the smallest micro-batch, checkpointed or not: if that does not fit, or is no less than
   // what is shown already, none of its plans needs a further look. 0: it does not fit; kUnknown: refused by itself.
   Needs leanest_of(const Engine& engine, Checkpointing checkpointing) {
-    for (const Lean& known : leanest_) {
-      if (same(known.engine, engine) && known.checkpointing == checkpointing) return known.needs;
+    const auto number =
+        std::find_if(kEngines.begin(), kEngines.end(), [&](const Engine& e) { return same(e, engine); }) -
+        kEngines.begin();
+    for (const SharedSearch::Leanest& known : shared_.leanest) {
+      if (known.gpus == question_.gpus && known.engine == number && known.checkpointing == checkpointing)
+        return {known.allocated_bytes, known.host_bytes};
     }
-    const Result<Needs> needs = needs_if_it_fits({engine, 1, checkpointing, {}});
+    const Result<Needs> found = needs_if_it_fits({engine, 1, checkpointing, {}});
     if (!found_.complete) return {};
-    leanest_.push_back({engine, checkpointing, needs.ok() ? needs.value() : Needs{kUnknown, 0}});
-    return leanest_.back().needs;
+    const Needs needs = found.ok() ? found.value() : Needs{kUnknown, 0};
+    shared_.leanest.push_back({question_.gpus, number, checkpointing, needs.allocated, needs.host});
+    return needs;
   }
 
   // Partitions of ZeRO-1 and 2 differ: the last rank's gradients come first, when most activations are still there. All
@@ -254,17 +258,13 @@ class ShardedSearch {
       return Needs{};
     }
     ++found_.traced;
-    if (recipe.grad_accum > 1) {  // gradients that wait for the next micro-batch add to what one alone needs
-      Recipe once = recipe;
-      once.grad_accum = 1;
-      const Result<RankRun> run = run_rank(config_, once, 0, Stop::when_too_large);
-      if (!run.ok()) return run.problem();
-      if (!run.value().fits) return Needs{};
-    }
     Needs most;
+    // DeepSpeed makes them before the first step. Parameters that no loss depends on, as of LLaVA's last vision layer,
+    // have none: they are no sixteenth of a model.
+    const Bytes states = recipe.zero == 0 ? states_of(recipe) / 16 * 15 : 0;
     const bool differ = recipe.zero == 1 || recipe.zero == 2;
     for (std::uint64_t rank = 0; rank < recipe.dp; rank += std::max<std::uint64_t>(recipe.dp - 1, 1)) {
-      const Result<RankRun> run = run_rank(config_, recipe, rank, Stop::when_too_large);
+      const Result<RankRun> run = run_rank_if_it_fits(config_, recipe, rank, states);
       if (!run.ok()) return run.problem();
       if (!run.value().fits) return Needs{};
       most.allocated = std::max(most.allocated, run.value().replay.peak_allocated_bytes);
@@ -278,13 +278,17 @@ class ShardedSearch {
   Bytes floor_of(const Recipe& r) const {
     if (r.offload == Offload::params) return 0;
     const bool whole = r.fsdp == 0 && r.zero != 3;
-    const Bytes each = r.precision == Precision::bf16 || r.zero != 0 ? 2 : 4;
-    const Bytes weights = models_.front().weight_bytes(each) / (whole ? 1 : r.dp);
-    if (!plain_adamw(r) || r.offload != Offload::none) return weights;
-    const Bytes moments = r.zero != 0 ? 3 * 4 : 2 * (r.method == Method::full ? each : 2);  // in ZeRO masters, too
-    const Bytes states = times(models_.front().trained_elements(), moments);
-    return plus(weights, states / (r.fsdp == 0 && r.zero == 0 ? 1 : r.dp));
+    return plus(shared_.operators.front().weight_bytes(element_of(r)) / (whole ? 1 : r.dp), states_of(r));
   }
+
+  Bytes states_of(const Recipe& r) const {
+    if (!plain_adamw(r) || r.offload != Offload::none) return 0;
+    const Bytes moments =
+        r.zero != 0 ? 3 * 4 : 2 * (r.method == Method::full ? element_of(r) : 2);  // in ZeRO masters, too
+    return times(shared_.operators.front().trained_elements(), moments) / (r.fsdp == 0 && r.zero == 0 ? 1 : r.dp);
+  }
+
+  static Bytes element_of(const Recipe& r) { return r.precision == Precision::bf16 || r.zero != 0 ? 2 : 4; }
 
   // One of `known` needs no more: what does not fit, or one that is quicker.
   static bool speaks_for(const std::vector<ShardedChoice>& known, const ShardedChoice& choice) {
@@ -296,14 +300,8 @@ class ShardedSearch {
   Recipe base_;
   PlanQuestion question_;
   Bytes usable_ = base_.memory_limit_bytes != 0 ? base_.memory_limit_bytes : find_gpu(base_.gpu)->usable_bytes;
-  std::vector<DataParallelModel>& models_;  // by kCheckpoints
+  SharedSearch& shared_;  // operators: by kCheckpoints
   std::vector<ShardedChoice> choices_, refuted_, shown_;
-  struct Lean {
-    Engine engine;
-    Checkpointing checkpointing;
-    Needs needs;
-  };
-  std::vector<Lean> leanest_;
   Plans found_;
 };
 
@@ -324,21 +322,21 @@ Recipe with_method(const Recipe& recipe, Method method) {
 }
 
 Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question) {
-  std::vector<DataParallelModel> operators;
-  return find_data_parallel_plans(config, recipe, question, operators);
+  SharedSearch shared;
+  return find_data_parallel_plans(config, recipe, question, shared);
 }
 
 Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
-                                       std::vector<DataParallelModel>& operators) {
-  ShardedSearch search(config, recipe, question, operators);
+                                       SharedSearch& shared) {
+  ShardedSearch search(config, recipe, question, shared);
   if (auto problem = search.measure()) return *problem;
   search.list();
   return search.run();
 }
 
 Result<bool> has_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
-                                     std::vector<DataParallelModel>& operators) {
-  ShardedSearch search(config, recipe, question, operators);
+                                     SharedSearch& shared) {
+  ShardedSearch search(config, recipe, question, shared);
   if (auto problem = search.measure()) return *problem;
   search.list();
   return search.has_any();

@@ -65,43 +65,24 @@ Result<Plans> find_plans(const ModelConfig& config, const Recipe& recipe, const 
 
 namespace {
 
-// The fewest of 1, 2, 4 and so on up to `most` cards that have a plan, 0 if none: one card first, then by halving, for
-// more cards share more. `operators`: of one GPU, measured by the first search.
-Result<std::uint64_t> fewest_cards(const ModelConfig& config, const Recipe& recipe, PlanQuestion question,
-                                   std::uint64_t most, std::vector<DataParallelModel>& operators) {
-  std::uint64_t low = 0, high = 0, fewest = 0;  // low and high: powers of two
-  while (most >> (high + 1) != 0)
-    ++high;
-  for (std::uint64_t power = 0; low <= high; power = low + (high - low) / 2) {
-    question.gpus = std::uint64_t{1} << power;
-    const Result<bool> some = has_data_parallel_plans(config, recipe, question, operators);
-    if (!some.ok()) return some.problem();
-    if (!some.value()) {
-      low = power + 1;
-      continue;
-    }
-    fewest = question.gpus;
-    if (power == low) break;
-    high = power - 1;
-  }
-  return fewest;
-}
-
-// The quickest plan on the fewest cards. `problem`: why nothing could be tried.
+// The quickest plan on the fewest of 1, 2, 4 and so on up to `most` cards that have one. From below: where nothing fits
+// is soon seen, what fits is traced to its end. `problem`: why nothing could be tried.
 Result<std::optional<Plan>> plan_on_fewest(const ModelConfig& config, const Recipe& recipe, PlanQuestion question,
-                                           std::uint64_t most, std::vector<DataParallelModel>& operators,
-                                           std::optional<Problem>& problem) {
-  const Result<std::uint64_t> fewest = fewest_cards(config, recipe, question, most, operators);
-  if (!fewest.ok()) return fewest.problem();
+                                           std::uint64_t most, SharedSearch& shared, std::optional<Problem>& problem) {
   question.wanted = 1;
-  for (question.gpus = std::max<std::uint64_t>(fewest.value(), 1); question.gpus <= most; question.gpus *= 2) {
-    Result<Plans> found = find_data_parallel_plans(config, recipe, question, operators);
+  for (question.gpus = 1; question.gpus <= most; question.gpus *= 2) {
+    const Result<bool> some = has_data_parallel_plans(config, recipe, question, shared);
+    if (!some.ok()) return some.problem();
+    if (!some.value()) continue;
+    Result<Plans> found = find_data_parallel_plans(config, recipe, question, shared);
     if (!found.ok()) return found.problem();
-    Plans& plans = found.value();
-    if (!plans.plans.empty()) return std::optional(std::move(plans.plans.front()));
-    if (plans.valid == 0 && !plans.left_out.empty()) problem = plans.left_out.front().problem;
-    if (fewest.value() == 0) break;  // asked once for the reason
+    if (!found.value().plans.empty()) return std::optional(std::move(found.value().plans.front()));
   }
+  question.gpus = 1;  // for the reason
+  const Result<Plans> found = find_data_parallel_plans(config, recipe, question, shared);
+  if (!found.ok()) return found.problem();
+  const Plans& none = found.value();
+  if (none.valid == 0 && !none.left_out.empty()) problem = none.left_out.front().problem;
   return std::optional<Plan>();
 }
 
@@ -116,9 +97,9 @@ Result<Cards> find_cards(const ModelConfig& config, const Recipe& recipe, const 
     CardsOf& row = cards.methods.emplace_back();
     row.method = method;
     const Recipe changed = with_method(recipe, method);
-    std::vector<DataParallelModel> operators;
+    SharedSearch shared;
     PlanQuestion asked{.global_batch = question.global_batch, .keep = PlanQuestion::Keep::on_gpu};
-    const Result<std::optional<Plan>> plan = plan_on_fewest(config, changed, asked, cards.most, operators, row.problem);
+    const Result<std::optional<Plan>> plan = plan_on_fewest(config, changed, asked, cards.most, shared, row.problem);
     if (!plan.ok()) return plan.problem();
     row.plan = plan.value();
     if (row.plan) {
@@ -129,7 +110,7 @@ Result<Cards> find_cards(const ModelConfig& config, const Recipe& recipe, const 
     if (fewer == 0) continue;
     asked.keep = PlanQuestion::Keep::on_host;
     std::optional<Problem> ignored;
-    const Result<std::optional<Plan>> offloaded = plan_on_fewest(config, changed, asked, fewer, operators, ignored);
+    const Result<std::optional<Plan>> offloaded = plan_on_fewest(config, changed, asked, fewer, shared, ignored);
     if (!offloaded.ok()) return offloaded.problem();
     row.offloaded = offloaded.value();
   }

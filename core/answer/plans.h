@@ -8,6 +8,7 @@
 // all of these the same with the optimizer, or parameters as well, in host memory.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,12 +78,22 @@ std::string write_cards(const Cards& cards, const PlanQuestion& question, const 
 // What plans.cc asks of the stacks' own searches, whose card has link rates.
 Result<Plans> find_megatron_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question);
 Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question);
-// The same, where the operators of one GPU are known from an earlier search; if empty, they are put there.
+// What searches with one recipe and batch have in common, on however many GPUs: each adds what it finds out.
+struct SharedSearch {
+  std::vector<DataParallelModel> operators;  // of one GPU
+  struct Leanest {                           // what an engine takes with the smallest micro-batch
+    std::uint64_t gpus;
+    std::ptrdiff_t engine;
+    Checkpointing checkpointing;
+    Bytes allocated_bytes, host_bytes;
+  };
+  std::vector<Leanest> leanest;
+};
 Result<Plans> find_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
-                                       std::vector<DataParallelModel>& operators);
+                                       SharedSearch& shared);
 // Whether it would find one: from the leanest plan of each kind, without looking for the quickest.
 Result<bool> has_data_parallel_plans(const ModelConfig& config, const Recipe& recipe, const PlanQuestion& question,
-                                     std::vector<DataParallelModel>& operators);
+                                     SharedSearch& shared);
 // The recipe with another method, as it is usually run.
 Recipe with_method(const Recipe& recipe, Method method);
 

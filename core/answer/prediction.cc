@@ -109,6 +109,12 @@ Result<RankRun> run_trace(const Result<Trace>& trace, const Recipe& recipe) {
   return run;
 }
 
+Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank, TraceOptions options) {
+  options.rank = rank;
+  options.cublas_workspace_bytes = cublas_workspace_bytes(*find_gpu(recipe.gpu));
+  return run_trace(trace_step(config, recipe, options), recipe);
+}
+
 std::uint64_t trainable_elements(const Trace& trace) {
   std::uint64_t sum = 0;
   for (const Parameter& parameter : trace.parameters) {
@@ -196,14 +202,16 @@ Result<RankRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::
   return run_trace(trace_megatron(config, recipe, stage, megatron_run(recipe, PredictOptions{}.steps)), recipe);
 }
 
-Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank, Stop stop) {
-  const Gpu& gpu = *find_gpu(recipe.gpu);
-  const Room room = room_of(recipe, gpu);
+Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank) {
+  return run_rank(config, recipe, rank, TraceOptions{});
+}
+
+Result<RankRun> run_rank_if_it_fits(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank, Bytes states) {
+  const Room room = room_of(recipe, *find_gpu(recipe.gpu));
   TraceOptions options;
-  options.rank = rank;
-  options.cublas_workspace_bytes = cublas_workspace_bytes(gpu);
-  if (stop == Stop::when_too_large) options.limit = minus(room.usable, room.margin);  // as fits() has it
-  return run_trace(trace_step(config, recipe, options), recipe);
+  options.limit = minus(room.usable, room.margin);  // as fits() has it
+  options.states_to_come = states;
+  return run_rank(config, recipe, rank, options);
 }
 
 Result<Weighed> weigh(const ModelConfig& config, const Recipe& recipe) {

@@ -69,16 +69,17 @@ struct Weighed {
 Result<Weighed> weigh(const ModelConfig& config, const Recipe& recipe);
 
 // One stage of a Megatron pipeline, or one rank of anything else, and whether it has the verdict "fits": as
-// predict_run, for those who ask that alone. `when_too_large`: of a rank that does not fit nothing else is known.
-enum class Stop : std::uint8_t { at_the_end, when_too_large };
+// predict_run, for those who ask that alone.
 struct RankRun {
   Replay replay;
   bool fits = false;
   Bytes host_bytes = 0;  // that its process keeps in host memory
 };
 Result<RankRun> run_stage(const ModelConfig& config, const Recipe& recipe, std::uint64_t stage);
-Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank,
-                         Stop stop = Stop::at_the_end);
+Result<RankRun> run_rank(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank);
+// The same, but a rank that does not fit is run no further than that shows, and nothing else is known of it. `states`:
+// bytes that the first optimizer step is known to leave, which is then seen in the passes before it.
+Result<RankRun> run_rank_if_it_fits(const ModelConfig& config, const Recipe& recipe, std::uint64_t rank, Bytes states);
 
 // Allocator options that a recipe asks for.
 AllocatorOptions allocator_options(const Recipe& recipe);

@@ -55,6 +55,7 @@ class CachingAllocator {
 
   // Virtual; the store knows where that is in real memory.
   std::uint64_t address(BlockId block) const { return blocks_[block].address; }
+  Bytes requested_bytes(BlockId block) const { return blocks_[block].requested; }
   // What `allocated` counts for it.
   Bytes block_bytes(BlockId block) const { return blocks_[block].bytes; }
   const AllocatorStats& stats() const { return stats_; }

@@ -10,7 +10,6 @@ namespace {
 
 // What the loop needs of a storage, dense: StorageInfo with its shape is a cache line or two, at random on frees.
 struct Slot {
-  Bytes bytes = 0;
   BlockId block = kNoBlock;
   bool workspace = false;
 };
@@ -91,6 +90,7 @@ Replay Player::play() {
   const auto count = static_cast<std::uint32_t>(trace_.events.size());
   for (std::uint32_t i = 0; i < count && !result_.out_of_memory; ++i) {
     const Event event = trace_.events[i];
+    if (event.type == EventType::run && executor_ == nullptr) continue;  // half of all: foreseen better than a jump
     switch (event.type) {
       case EventType::alloc:
         on_alloc(i, event.id, event.category == Category::workspace);
@@ -99,7 +99,7 @@ Replay Player::play() {
         on_free(i, event.id);
         break;
       case EventType::run:
-        if (executor_ != nullptr) executor_->run(event.id);
+        executor_->run(event.id);
         break;
       case EventType::mark:
         on_mark(i, event.id);
@@ -134,7 +134,7 @@ void Player::on_alloc(std::uint32_t event, StorageId storage, bool workspace) {
     result_.oom_segment_bytes = allocator_.refused_segment_bytes();
     return;
   }
-  slots_[storage] = {bytes, block, workspace};
+  slots_[storage] = {block, workspace};
   Bytes& sum = workspace ? workspace_bytes_ : tensor_bytes_;
   sum = plus(sum, bytes);
   if (options_.record_addresses) result_.addresses.push_back(allocator_.address(block));
@@ -146,8 +146,8 @@ void Player::on_alloc(std::uint32_t event, StorageId storage, bool workspace) {
 void Player::on_free(std::uint32_t event, StorageId storage) {
   const Slot& slot = slots_[storage];
   if (executor_ != nullptr) executor_->died(storage);
+  (slot.workspace ? workspace_bytes_ : tensor_bytes_) -= allocator_.requested_bytes(slot.block);
   allocator_.release(slot.block);
-  (slot.workspace ? workspace_bytes_ : tensor_bytes_) -= slot.bytes;
   sample(event);
 }
 

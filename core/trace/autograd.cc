@@ -277,6 +277,9 @@ void Tape::evaluate(Node* node, std::vector<Node*>& ready) {
     accumulate_grad(*node, std::move(node->pending[0]));
     return;
   }
+  for (std::size_t i = 0; i < node->edge_count; ++i) {  // validate() reads them when the rule has run
+    if (const Node* target = node->edges[i].node) __builtin_prefetch(&target->outputs[node->edges[i].input_nr]);
+  }
   Gradients outputs;
   {
     const Gradients inputs = std::move(node->pending);

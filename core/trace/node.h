@@ -79,33 +79,31 @@ struct OutputMeta {
   DType dtype = DType::f32;
 };
 
+// What every node uses comes first: a backward pass visits tens of thousands of them, each a few cache lines.
 struct Node {
   std::uint32_t refs = 0;
+  std::uint32_t dependencies = 0;  // engine state during one backward pass
+  std::uint32_t visited = 0;       // number of the backward pass that counted it
+  std::uint8_t edge_count = 0;
+  std::uint8_t saved_count = 0;
+  std::uint8_t output_count = 0;
+  Category category = Category::activation_gradients;  // of what the rule allocates
   BackwardRule rule = nullptr;
   std::uint64_t sequence = 0;  // later nodes run first; accumulators before everything
   Tape* tape = nullptr;
   NameId scope = 0;
   std::int32_t layer = -1;
-  Category category = Category::activation_gradients;  // of what the rule allocates
-
-  std::uint8_t edge_count = 0;
-  std::uint8_t saved_count = 0;
-  std::uint8_t output_count = 0;
-  std::array<Edge, kMaxEdges> edges;
-  std::array<SavedTensor, kMaxSaved> saved;
-  std::array<OutputMeta, kMaxOutputs> outputs;
-  CheckpointFrame* frame = nullptr;  // owned reference; reentrant checkpoints only
   std::int32_t hook = -1;  // a function of the tape's to call before the rule: a hook on its output's gradient
+  DType input_dtype = DType::f32;
+  Tensor variable;                   // accumulators: the leaf, kept alive by the graph as in PyTorch
+  CheckpointFrame* frame = nullptr;  // owned reference; reentrant checkpoints only
+  Gradients pending;                 // engine state
+  std::array<Edge, kMaxEdges> edges;
+  std::vector<Tensor> parts;  // of split_all: gradients of more outputs than `pending` has room for
   Attr attr;
   Shape input_shape;  // of the first input, for rules that restore it (view, slice)
-  DType input_dtype = DType::f32;
-  std::vector<Tensor> parts;  // of split_all: gradients of more outputs than `pending` has room for
-  Tensor variable;            // accumulators: the leaf, kept alive by the graph as in PyTorch
-
-  // Engine state during one backward pass.
-  Gradients pending;
-  std::uint32_t dependencies = 0;
-  std::uint32_t visited = 0;  // number of the backward pass that counted it
+  std::array<OutputMeta, kMaxOutputs> outputs;
+  std::array<SavedTensor, kMaxSaved> saved;
 
   bool needs(std::size_t edge) const { return edge < edge_count && edges[edge].node != nullptr; }
 };

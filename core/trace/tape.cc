@@ -68,8 +68,10 @@ StorageId Tape::add_storage(OpKind op, const Shape& shape, DType dtype) {
   storage.layer = layer_;
   storage.on_host = on_host_;
   trace_.events.push_back({on_host_ ? EventType::alloc_on_host : EventType::alloc, category_, id});
+  ++alive_;
   if (!on_host_) {
     live_bytes_ = plus(live_bytes_, bytes);
+    most_live_bytes_ = std::max(most_live_bytes_, live_bytes_);
     if (live_bytes_ > options_.limit) trace_.over_limit = true;
   }
   return id;
@@ -87,6 +89,8 @@ void Tape::end_of(StorageId id) {
   const StorageInfo& storage = trace_.storages[id];
   trace_.events.push_back({storage.on_host ? EventType::free_on_host : EventType::free, Category::activations, id});
   if (!storage.on_host) live_bytes_ -= storage.bytes;
+  --alive_;
+  oldest_changed_ = std::min(oldest_changed_, id);
 }
 
 void Tape::release_storage(StorageRef* storage) {
@@ -99,7 +103,9 @@ void Tape::release_storage(StorageRef* storage) {
 
 void Tape::relabel(const Tensor& tensor, Category category) {
   const StorageId id = tensor.impl()->storage->id;
-  if (id != kNoStorage) trace_.events.push_back({EventType::label, category, id});
+  if (id == kNoStorage) return;
+  trace_.events.push_back({EventType::label, category, id});
+  oldest_changed_ = std::min(oldest_changed_, id);
 }
 
 // --- tensors
@@ -174,7 +180,14 @@ Tensor Tape::view_of(const Tensor& base, const Shape& shape, const Strides& stri
 }
 
 Tensor Tape::detach(const Tensor& tensor) {
-  return view_of(tensor, tensor.shape(), tensor.impl()->strides, 0);
+  const TensorImpl& from = *tensor.impl();
+  TensorImpl* impl = new_impl(from.dtype, from.shape);
+  impl->storage = from.storage;
+  ++impl->storage->refs;
+  impl->strides = from.strides;
+  impl->offset = from.offset;
+  impl->contiguous = from.contiguous;
+  return Tensor::adopt(impl);
 }
 
 Tensor Tape::unbacked(const Shape& shape, DType dtype) {
@@ -228,6 +241,7 @@ Tensor Tape::cudnn_scratch() {
 void Tape::ensure_cublas_workspace() {
   Tensor& workspace = in_backward_ ? backward_workspace_ : forward_workspace_;
   if (workspace || options_.cublas_workspace_bytes == 0 || muted_) return;
+  const Once once(*this);
   const Scope scope(*this, kCublasScope, Scope::Below::nothing);
   const Layer layer(*this, -1);
   workspace = scratch({{options_.cublas_workspace_bytes, Sym::none}}, DType::u8);

@@ -59,6 +59,7 @@ class Tape {
   void alloc_storage(const Tensor& tensor, const Shape& flat, OpKind op);
   void free_storage(const Tensor& tensor);
   void empty_cache();
+  void set_limit(Bytes limit) { options_.limit = limit; }  // TapeOptions::limit
   // tensor.data = source: the handle stays, its old memory goes unless somebody else holds it.
   void set_data(const Tensor& tensor, const Tensor& source);
 
@@ -226,6 +227,31 @@ class Tape {
     bool before_;
   };
 
+  // How far a trace has come.
+  struct Mark {
+    std::size_t event = 0;
+    StorageId storage = 0;
+    std::size_t alive = 0;  // storages
+    Bytes live_bytes = 0;   // on the GPU
+  };
+  struct Span {
+    Mark begin, end;
+  };
+
+  class Once {  // what is made here stays: a pass over the model that comes again finds it (repeat.h)
+   public:
+    explicit Once(Tape& tape) : tape_(tape), begin_(tape.mark()), within_(tape.once_.size()) {}
+    ~Once() {
+      tape_.once_.resize(within_);  // those within this one
+      tape_.once_.push_back({begin_, tape_.mark()});
+    }
+
+   private:
+    Tape& tape_;
+    Mark begin_;
+    std::size_t within_;
+  };
+
   class Among {  // collectives are among the ranks of this group
    public:
     Among(Tape& tape, RankGroup group) : tape_(tape), before_(tape.group_) { tape.group_ = group; }
@@ -238,6 +264,11 @@ class Tape {
 
  private:
   friend class Tensor;
+  friend class Repeated;
+
+  Mark mark() const {
+    return {trace_.events.size(), static_cast<StorageId>(trace_.storages.size()), alive_, live_bytes_};
+  }
 
   NameId intern(NameId parent, const char* name);
   TensorImpl* new_impl(DType dtype, const Shape& shape);
@@ -312,7 +343,12 @@ class Tape {
   std::vector<Node*> dying_;
   bool destroying_ = false;
   Tensor forward_workspace_, backward_workspace_;
-  Bytes live_bytes_ = 0;  // on the GPU
+  std::size_t alive_ = 0;  // storages, in host memory too
+  Bytes live_bytes_ = 0;
+  // Of a pass that may come again:
+  std::vector<Span> once_;
+  Bytes most_live_bytes_ = 0;
+  StorageId oldest_changed_ = kNoStorage;  // that died or got another label
 
   struct Name {
     NameId parent;

@@ -1,5 +1,7 @@
 #include "core/training/step.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 
@@ -12,6 +14,7 @@
 #include "core/parallel/fsdp1.h"
 #include "core/parallel/fsdp2.h"
 #include "core/parallel/mesh_of.h"
+#include "core/trace/repeat.h"
 #include "core/training/megatron_step.h"
 #include "core/training/optimizer.h"
 #include "core/training/step_parts.h"
@@ -23,6 +26,7 @@ namespace {
 
 // Roughly the events of one layer in one step, recomputation included; far below it, memory of the trace is no issue.
 constexpr std::uint64_t kEventsPerLayer = 700;
+constexpr std::uint64_t kUsualPasses = 3;  // of a step: those that searches of plans trace
 constexpr std::size_t kUsualEventsPerLayer = 480, kUsualStoragesPerLayer = 150;  // full fine-tuning, no recomputation
 constexpr std::uint64_t kEventsPerChunk = 60;                                    // of a loss
 constexpr std::uint64_t kEventsPerPiece = 90;  // of images, in a layer that sees it alone
@@ -93,8 +97,11 @@ class TrainingLoop {
   }
 
   void run(std::uint32_t steps) {
-    for (std::uint32_t step = 1; step <= steps && !over_limit(); ++step)
+    for (std::uint32_t step = 1; step <= steps && !over_limit(); ++step) {
+      // What the first optimizer step leaves behind is there in the next one's passes, which are the same otherwise.
+      if (step == 1) tape_.set_limit(options_.limit - std::min(options_.limit, options_.states_to_come));
       run_step("step" + std::to_string(step) + ".");
+    }
   }
 
  private:
@@ -110,9 +117,10 @@ class TrainingLoop {
       const bool last = micro == recipe_.grad_accum;
       if (zero_ != nullptr) zero_->begin_backward(last);
       if (fsdp1_) fsdp1_->set_sync(last);
-      run_micro_batch(recipe_.grad_accum == 1 ? step : step + std::to_string(micro) + ".");
+      run_micro_batch(recipe_.grad_accum == 1 ? step : step + std::to_string(micro) + ".", micro);
       if (over_limit()) return;
     }
+    tape_.set_limit(options_.limit);
     tape_.begin_phase(step + "optimizer");
     if (zero_ != nullptr) {
       zero_->step();
@@ -146,9 +154,23 @@ class TrainingLoop {
       all_reduce(parameter.grad(), ReduceOp::mean);
   }
 
-  void run_micro_batch(const std::string& prefix) {
+  // The first micro-batch makes gradients, others add to them; FSDP1 reduces them behind the last.
+  void run_micro_batch(const std::string& prefix, std::uint64_t micro) {
+    if (zero_ != nullptr || ddp_) return trace_micro_batch(prefix);  // they learn from the first pass
+    const bool syncs = fsdp1_ && micro == recipe_.grad_accum;
+    Repeated& pass = passes_[micro == 1 ? 0 : syncs ? 2 : 1];
+    if (pass.again(prefix, trained_)) return;
+    pass.begin(prefix, trained_);
+    trace_micro_batch(prefix);
+    if (!over_limit()) pass.end(trained_);
+  }
+
+  void trace_micro_batch(const std::string& prefix) {
     tape_.begin_phase(prefix + "forward");
-    if (!inputs_) inputs_ = model_->make_inputs(tape_);
+    if (!inputs_) {
+      const Tape::Once once(tape_);
+      inputs_ = model_->make_inputs(tape_);
+    }
     if (zero_ != nullptr) zero_->begin_forward();
     Tensor loss = forward();
     if (over_limit()) return;
@@ -196,6 +218,7 @@ class TrainingLoop {
   std::optional<Ddp> ddp_;
   std::unique_ptr<OptimizerStep> optimizer_;
   std::optional<GradScaler> scaler_;
+  std::array<Repeated, 3> passes_{Repeated(tape_), Repeated(tape_), Repeated(tape_)};  // first, between, last
   Tensor inputs_;
 };
 
@@ -229,7 +252,8 @@ Result<Trace> trace_step(const ModelConfig& config, const Recipe& recipe, const 
                    std::to_string(kMostEvents), ""};
   }
   // Growing by doubling would copy them over and over, into memory that the system has to hand out anew each time.
-  const auto layer_steps = static_cast<std::size_t>(times(plus(layers, 4), options.steps));
+  const std::uint64_t passes = times(options.steps, std::min(recipe.grad_accum, kUsualPasses));
+  const auto layer_steps = static_cast<std::size_t>(times(plus(layers, 4), passes));
   Tape tape({.operands = options.operands,
              .cublas_workspace_bytes = options.cublas_workspace_bytes,
              .accumulate_in_place = recipe.stack == Stack::native,

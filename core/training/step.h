@@ -24,7 +24,8 @@ struct TraceOptions {
   double max_grad_norm = 1.0;  // 0: gradients are not clipped
   std::uint64_t rank = 0;      // whose trace it is, as mesh_of() numbers them
   bool every_pass = false;     // play all of generation's passes, and all of Megatron's micro-batches, however many
-  Bytes limit = kOverflow;  // once more is alive the trace ends, with its phase: who asks wants no more than that
+  Bytes limit = kOverflow;     // once more is alive the trace ends, with its phase: who asks wants no more than that
+  Bytes states_to_come = 0;    // within it: that the first optimizer step adds at least, known beforehand
   Bytes cudnn_forward_bytes = 0, cudnn_backward_bytes = 0;  // scratch memory of its attention, where known (tape.h)
   bool cpu_statistics = false;  // layer norms keep mean and rstd as the CPU kernel does (tape.h)
 };

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "core/config/model_config.h"
 #include "core/memory/census.h"
+#include "probe/checkpoints.h"
 #include "tests/base/show_problem.h"
 #include "tests/training/runs.h"
 
@@ -84,10 +86,53 @@ bool same_events(const Trace& a, const Trace& b) {
       [](const Event& x, const Event& y) { return x.type == y.type && x.category == y.category && x.id == y.id; });
 }
 
+bool same_storages(const Trace& a, const Trace& b) {
+  return std::equal(a.storages.begin(), a.storages.end(), b.storages.begin(), b.storages.end(),
+                    [](const StorageInfo& x, const StorageInfo& y) {
+                      return x.bytes == y.bytes && x.shape.same_sizes(y.shape) && x.shape.syms == y.shape.syms &&
+                             x.dtype == y.dtype && x.category == y.category && x.op == y.op && x.scope == y.scope &&
+                             x.layer == y.layer && x.on_host == y.on_host;
+                    });
+}
+
+void expect_same(const Trace& a, const Trace& b) {
+  EXPECT_TRUE(same_events(a, b));
+  EXPECT_TRUE(same_storages(a, b));
+  EXPECT_EQ(a.phases, b.phases);
+  EXPECT_EQ(a.names, b.names);
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (std::size_t i = 0; i < a.parameters.size(); ++i)
+    EXPECT_EQ(a.parameters[i].gradient, b.parameters[i].gradient) << a.parameters[i].name;
+}
+
+// With operands every pass over the model is traced; without, some are copies of an earlier one (trace/repeat.h).
 TEST_P(EveryRun, IsTheSameTraceEachTimeWithOperandsOrWithout) {
   const Trace first = trace();
   EXPECT_TRUE(same_events(first, trace()));
-  EXPECT_TRUE(same_events(first, trace(true)));
+  expect_same(first, trace(true));
+}
+
+// Of every model that is known by name, a few of its layers.
+TEST(CopiedPasses, AreThoseThatTracingMakes) {
+  std::size_t compared = 0;
+  for (const CheckpointFile& file : checkpoint_files()) {
+    ModelConfig config = model_config_from(*parse_json(file.json).value().find("config")).value();
+    config.num_hidden_layers = std::min<std::uint64_t>(config.num_hidden_layers, 6);
+    for (const Settings& settings :
+         {Settings{{"grad_accum", "3"}}, Settings{{"checkpointing", "full"}, {"precision", "amp-bf16"}},
+          Settings{{"method", "lora"}, {"grad_accum", "2"}, {"checkpointing", "full-reentrant"}},
+          Settings{{"method", "qlora"}, {"autocast", "true"}}}) {
+      const Recipe recipe = recipe_of(settings);
+      const Result<Trace> copied = trace_step(config, recipe);
+      const Result<Trace> traced = trace_step(config, recipe, {.operands = true, .weights = {}, .adamw = {}});
+      ASSERT_EQ(outcome(copied), outcome(traced)) << file.id;
+      if (!copied.ok()) continue;
+      SCOPED_TRACE(file.id);
+      expect_same(copied.value(), traced.value());
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 200u);
 }
 
 // What lives between steps: no gradients, no activations, and nothing that piles up.
