@@ -32,9 +32,18 @@ bool needs_escape(char c) {
   return static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '\\';
 }
 
+bool stands_as_it_is(char c) {
+  return static_cast<unsigned char>(c) < 0x80 && !needs_escape(c);
+}
+
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (std::size_t at = 0; at < text.size();) {
+    const std::size_t from = at;  // names are plain throughout
+    while (at < text.size() && stands_as_it_is(text[at]))
+      ++at;
+    out.append(text.substr(from, at - from));
+    if (at == text.size()) break;
     const Utf8Step step = utf8_step(text, at);
     if (!step.valid) {
       out += kReplacement;

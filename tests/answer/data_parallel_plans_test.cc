@@ -7,6 +7,7 @@
 #include "core/answer/advice.h"
 #include "core/answer/data_parallel_time.h"
 #include "core/answer/plans.h"
+#include "core/answer/prediction.h"
 #include "core/api.h"
 #include "core/training/step.h"
 #include "tests/answer/json_path.h"
@@ -243,6 +244,57 @@ TEST(DataParallelPlans, LeaveOutWhatMegatronAloneKnows) {
   EXPECT_FALSE(found.value().plans.empty());
 }
 
+// A run that ends as soon as it shows that it does not fit says what the whole of it would; one that fits, its bytes.
+TEST(RunOfARank, EndsEarlyWithTheSameVerdict) {
+  int refused = 0, fitting = 0;
+  for (const std::uint64_t fsdp : {0, 1, 2}) {
+    for (const Method method : {Method::full, Method::lora}) {
+      for (const Precision precision : {Precision::bf16, Precision::fp32}) {
+        Recipe r = bf16(256);
+        r.fsdp = fsdp;
+        r.dp = fsdp == 0 ? 1 : 4;
+        r.grad_accum = 3;
+        r.method = method;
+        r.precision = precision;
+        const ModelConfig config = llama_3_1_8b();
+        const Bytes most = run_rank(config, r, 0).value().replay.peak_allocated_bytes;
+        for (const std::uint64_t hundredths : {20, 60, 90, 102, 104, 108, 130}) {
+          r.memory_limit_bytes = most / 100 * hundredths + find_gpu(r.gpu)->context_high_bytes;
+          const RankRun whole = run_rank(config, r, 0).value();
+          const Bytes trained = parameter_count(config) / (fsdp == 0 ? 1 : r.dp);
+          const Bytes states = method == Method::lora ? 0 : trained * (precision == Precision::bf16 ? 4 : 8);
+          const RankRun early = run_rank_if_it_fits(config, r, 0, states).value();
+          EXPECT_EQ(early.fits, whole.fits) << fsdp << " " << hundredths;
+          ++(whole.fits ? fitting : refused);
+          if (whole.fits) {
+            EXPECT_EQ(early.replay.peak_allocated_bytes, whole.replay.peak_allocated_bytes);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(refused, 30);
+  EXPECT_GT(fitting, 12);
+}
+
+TEST(RunOfARank, IsNotTracedBeyondThePhaseThatIsTooLarge) {
+  const ModelConfig config = llama_3_1_8b();
+  const Recipe r = bf16(256);
+  const Bytes weights = 2 * parameter_count(config);
+  const auto phases = [&](Bytes limit, Bytes states = 0) {
+    TraceOptions options;
+    options.limit = limit;
+    options.states_to_come = states;
+    return trace_step(config, r, options).value().phases;
+  };
+  EXPECT_EQ(phases(weights / 2), std::vector<std::string>{"load"});
+  EXPECT_EQ(phases(weights + 1).back(), "step1.forward");
+  EXPECT_EQ(phases(2 * weights).back(), "step1.backward");
+  EXPECT_EQ(phases(3 * weights).back(), "step1.zero_grad");
+  EXPECT_EQ(phases(3 * weights, 2 * weights).back(), "step1.forward");
+  EXPECT_EQ(phases(9 * weights).back(), "step2.zero_grad");
+}
+
 TEST(Cards, LessIsTrainedOnFewerOfThem) {
   Recipe r = bf16(4096);
   r.precision = Precision::amp_bf16;
@@ -264,8 +316,7 @@ TEST(Cards, LessIsTrainedOnFewerOfThem) {
   EXPECT_FALSE(lora.offloaded) << "one card is enough";
 }
 
-// The search for the fewest cards halves its way; asked for one number of cards after the other, the answer is the
-// same.
+// What searches on other numbers of cards found out is used again; asked for each by itself, the answer is the same.
 TEST(Cards, AreTheFewestOfAllThatWereAsked) {
   for (const std::uint64_t gib : {8, 16, 28}) {
     Recipe r = bf16(512);
