@@ -288,7 +288,7 @@ TEST(RunOfARank, IsNotTracedBeyondThePhaseThatIsTooLarge) {
     return trace_step(config, r, options).value().phases;
   };
   EXPECT_EQ(phases(weights / 2), std::vector<std::string>{"load"});
-  EXPECT_EQ(phases(weights + 1).back(), "step1.forward");
+  EXPECT_EQ(phases(weights + kKiB).back(), "step1.forward");
   EXPECT_EQ(phases(2 * weights).back(), "step1.backward");
   EXPECT_EQ(phases(3 * weights).back(), "step1.zero_grad");
   EXPECT_EQ(phases(3 * weights, 2 * weights).back(), "step1.forward");
