@@ -49,8 +49,14 @@ Tensor unary_with_rule(OpKind op, const Tensor& a, DType dtype, BackwardRule rul
 
 Tensor binary(OpKind op, const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
-  const Shape shape = broadcast(a.shape(), b.shape());
-  Tensor result = fresh(tape, op, shape, promote(a.dtype(), b.dtype()), elementwise_strides(shape, a, &b));
+  const DType dtype = promote(a.dtype(), b.dtype());
+  Tensor result;
+  if (a.is_contiguous() && a.shape().same_sizes(b.shape())) {  // nearly always
+    result = tape.empty(op, a.shape(), dtype);
+  } else {
+    const Shape shape = broadcast(a.shape(), b.shape());
+    result = fresh(tape, op, shape, dtype, elementwise_strides(shape, a, &b));
+  }
   tape.run(op, {&a, &b}, {&result});
   return result;
 }
