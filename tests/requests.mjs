@@ -1,5 +1,5 @@
 // requests.mjs - the requests that tests put to every build of the core: each fixture and preset under several recipes,
-// and what a reader may get wrong. Run as a program it prints them, one JSON object a line, for the Python tests.
+// and what a reader may get wrong.
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -125,8 +125,4 @@ export function requests() {
     }
   }
   return all;
-}
-
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  for (const request of requests()) console.log(JSON.stringify(request));
 }

@@ -1,19 +1,23 @@
-// The shipped WebAssembly core and the native one answer every request with the same bytes.
+// The shipped WebAssembly core, whole and in its two parts, and the native one answer every request with the same bytes.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { requests } from '../requests.mjs';
+import { loadParts } from './parts.mjs';
 
 const build = new URL('../../build/', import.meta.url);
 const all = requests();
 let core;
+let parts;
 let native;
 
 before(async () => {
   const { default: createLedger } = await import(new URL('wasm/ledger.js', build));
   core = await createLedger({ wasmBinary: readFileSync(new URL('wasm/ledger.wasm', build)) });
+  parts = await loadParts(fileURLToPath(new URL('wasm/', build)), ['ledger_first.wasm', 'ledger_rest.wasm']);
   const lines = ['version', 'catalogue', ...all.map(({ request }) => `predict ${request}`)];
   const output = execFileSync(new URL('bin/predict_cli', build).pathname, { input: lines.join('\n'), maxBuffer: 2 ** 30 });
   native = output.toString('utf8').split('\n').slice(0, -1);
@@ -32,13 +36,17 @@ test('there are reports and problems to compare', () => {
   assert.ok(problems >= 5, `${problems} problems`);
 });
 
+function assertSame(answer, expected, which) {
+  if (answer === expected) return;
+  let at = 0;
+  while (answer[at] === expected[at]) at++;
+  const around = (text) => text.slice(Math.max(0, at - 80), at + 80);
+  assert.fail(`differs at character ${at}\n  ${which}: ${around(answer)}\n  native: ${around(expected)}`);
+}
+
 for (const [i, { name, request }] of all.entries()) {
   test(name, () => {
-    const answer = core.predict(request);
-    if (answer === native[i + 2]) return;
-    let at = 0;
-    while (answer[at] === native[i + 2][at]) at++;
-    const around = (text) => text.slice(Math.max(0, at - 80), at + 80);
-    assert.fail(`differs at character ${at}\n  wasm:   ${around(answer)}\n  native: ${around(native[i + 2])}`);
+    assertSame(core.predict(request), native[i + 2], 'whole');
+    assertSame(parts.predict(request), native[i + 2], 'parts');
   });
 }

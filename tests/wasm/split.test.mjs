@@ -1,10 +1,9 @@
-// The two parts of the core are the core: the first answers what embeds usually ask, both answer everything.
+// The first of the core's two parts answers what embeds usually ask. That both answer everything is same_bytes.test.mjs's.
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { requests } from '../requests.mjs';
 import { loadParts, PartMissing } from './parts.mjs';
 
 const folder = fileURLToPath(new URL('../../build/wasm/', import.meta.url));
@@ -24,9 +23,4 @@ test('the first part answers the usual questions, to the byte, and is smaller', 
 test('what it lacks it says, instead of answering', async () => {
   const first = await loadParts(folder, BOTH.slice(0, 1));
   assert.throws(() => first.predict(asked({ stack: 'megatron', precision: 'megatron-bf16', tp: 2 })), PartMissing);
-});
-
-test('both parts answer every request as the whole does', async () => {
-  const parts = await loadParts(folder, BOTH);
-  for (const { name, request } of requests()) assert.equal(parts.predict(request), whole.predict(request), name);
 });
