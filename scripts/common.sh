@@ -153,8 +153,14 @@ build_site() {
 build_all() {
   need_build_tools
   need_web_tools
+  mkdir -p "$LOGS"
+  # Linking the WebAssembly core keeps one core busy for a minute; compiling the native one fills the others.
+  build_wasm >"$LOGS/wasm.log" 2>&1 &
+  local wasm=$! status=0
   build_native "$1"
-  build_wasm
+  wait $wasm || status=$?
+  cat "$LOGS/wasm.log"
+  if ((status != 0)); then die "the WebAssembly core was not built" "What went wrong is listed above, and in build/logs/wasm.log."; fi
   install_web_packages
   build_site
 }
