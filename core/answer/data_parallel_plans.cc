@@ -77,6 +77,7 @@ Recipe alone(const Recipe& open) {
   r.deepspeed = defaults.deepspeed;
   r.reduce_scatter = defaults.reduce_scatter;
   r.reshard_after_forward = true;
+  r.fsdp_activation_checkpointing = false;
   return r;
 }
 

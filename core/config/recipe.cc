@@ -251,6 +251,7 @@ constexpr std::array kRows = {
     integer<&Recipe::fsdp>("fsdp", 0, 2),
     choice<&Recipe::units>("units", kUnitChoices),
     flag<&Recipe::reshard_after_forward>("reshard_after_forward"),
+    flag<&Recipe::fsdp_activation_checkpointing>("fsdp_activation_checkpointing"),
     choice<&Recipe::param_dtype>("param_dtype", kShardDtype),
     choice<&Recipe::reduce_dtype>("reduce_dtype", kShardDtype),
     flag<&Recipe::ddp_bucket_view>("ddp_bucket_view"),

@@ -138,6 +138,7 @@ struct Recipe {
   std::uint64_t fsdp = 0;
   Units units = Units::layers;
   bool reshard_after_forward = true;
+  bool fsdp_activation_checkpointing = false;  // accelerate's: checkpointed regions lie within FSDP's units
   ShardDtype param_dtype = ShardDtype::bf16;
   ShardDtype reduce_dtype = ShardDtype::fp32;
   bool ddp_bucket_view = false;

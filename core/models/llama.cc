@@ -144,9 +144,21 @@ Tensor Llama::make_inputs(Tape& tape) {
   return load_token_ids(tape, dims_.b, dims_.s);
 }
 
-Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) {
+Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) const {
+  const Tape::Layer number(hidden.tape(), static_cast<std::int32_t>(index));
+  if (options_.units == nullptr || !options_.checkpoints_in_units) {
+    return checkpointed_layer(index, hidden, context, weights);
+  }
+  const UnitId unit = unit_of(options_, index);
+  const Tensor input = options_.units->before_forward(unit, hidden);
+  Tensor output = checkpointed_layer(index, input, context, weights);
+  options_.units->after_forward(unit, output);
+  return output;
+}
+
+Tensor Llama::checkpointed_layer(std::size_t index, const Tensor& hidden, const LayerContext& context,
+                                 Tensor& weights) const {
   Tape& tape = hidden.tape();
-  const Tape::Layer number(tape, static_cast<std::int32_t>(index));
   // GradientCheckpointingLayer binds every keyword argument, position_ids too, into the function it hands to
   // checkpoint().
   const Checkpointing checkpointing = options_.checkpointing;
@@ -172,12 +184,14 @@ Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerCont
   return output;
 }
 
-// The layer's module call, with the hooks of whoever spreads its parameters. Inside a checkpointed region they run in
-// forward only: GradientCheckpointingLayer checkpoints the call, hooks included.
+// The layer's module call, with the hooks of whoever spreads its parameters: GradientCheckpointingLayer checkpoints the
+// call, hooks included.
 Tensor Llama::forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context,
                             Tensor& weights) const {
   const UnitId unit = unit_of(options_, index);
-  if (options_.units == nullptr) return layers_[index].forward(hidden, context, dims_, &weights);
+  if (options_.units == nullptr || options_.checkpoints_in_units) {
+    return layers_[index].forward(hidden, context, dims_, &weights);
+  }
   const Tensor input = options_.units->before_forward(unit, hidden);
   Tensor output = layers_[index].forward(input, context, dims_, &weights);
   options_.units->after_forward(unit, output);

@@ -40,7 +40,9 @@ class Llama : public Model {
   Tensor forward_with_loss(const Tensor& ids);
   Tensor forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) const;
   Tensor full_logits_loss(const Tensor& hidden, const Tensor& ids);
-  Tensor run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights);
+  Tensor run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) const;
+  Tensor checkpointed_layer(std::size_t index, const Tensor& hidden, const LayerContext& context,
+                            Tensor& weights) const;
 
   ModelConfig config_;
   DecoderDims dims_;

@@ -67,6 +67,7 @@ struct ModelOptions {
   std::uint64_t tp_rank = 0, cp_rank = 0;  // which of them it is
   std::uint64_t ep = 1, ep_rank = 0;       // ranks that have other experts
   bool cp_gathers = true;                  // keys and values go around by an all-gather, not from rank to rank
+  bool checkpoints_in_units = false;       // a recomputation does not run the units' hooks again
   ParameterUnits* units = nullptr;         // who spreads the parameters over GPUs, if anybody does; outlives the model
   std::uint64_t units_before = 0;          // layers of an encoder before the decoder's, each a unit
   std::uint64_t images = 1;                // of a sequence, where the model takes any

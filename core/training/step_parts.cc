@@ -57,6 +57,7 @@ ModelOptions model_options(const Recipe& recipe, const TraceOptions& options) {
   model.seq = recipe.seq;
   model.decoder_seq = recipe.decoder_seq;
   model.checkpointing = recipe.checkpointing;
+  model.checkpoints_in_units = recipe.fsdp_activation_checkpointing;
   model.attention = recipe.attention;
   model.linears = linear_policy(recipe, options);
   // PEFT and transformers call enable_input_require_grads() when checkpointing a model whose base is frozen.
