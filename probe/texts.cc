@@ -277,6 +277,10 @@ constexpr Reason kReasons[] = {
      "alone"},
     {"fsdp1_cannot_adapt_experts",
      "PEFT reads adapters of experts where FSDP1 has not gathered them: such a step fails; use fsdp 2"},
+    {"fsdp1_checkpoints_decoder_layers",
+     "accelerate's fsdp_activation_checkpointing changes something under fsdp 1 alone, with checkpointing, for "
+     "decoders "
+     "of transformers"},
     {"titan_units_are_fsdp2s", "torchtitan's units are FSDP2's; use units layers with fsdp 1"},
     {"zero_or_fsdp", "DeepSpeed's ZeRO and FSDP both shard the model; set one of zero and fsdp to 0"},
     {"zero_needs_ranks",

@@ -300,6 +300,12 @@ constexpr Refusal kRefusals[] = {
      }},
     {"units", "titan_units_are_fsdp2s",
      [](const ModelConfig&, const Recipe& r) { return r.fsdp == 1 && r.units == Units::titan; }},
+    {"fsdp_activation_checkpointing", "fsdp1_checkpoints_decoder_layers",
+     [](const ModelConfig& c, const Recipe& r) {
+       const bool decoder = c.architecture == Architecture::llama && (r.stack == Stack::hf || r.stack == Stack::hf_4);
+       return r.fsdp_activation_checkpointing &&
+              (r.fsdp != 1 || r.checkpointing == Checkpointing::none || !decoder);
+     }},
     {"precision", "fsdp_has_a_mixed_precision_of_its_own",
      [](const ModelConfig&, const Recipe& r) {
        return r.fsdp != 0 && ((r.precision != Precision::bf16 && r.precision != Precision::fp32) || r.autocast);

@@ -120,7 +120,7 @@ TEST(Recipe, DefaultsAndOrderAreTheContracts) {
       R"("reduce_bucket_size":0,"prefetch_bucket_size":0,"param_persistence_threshold":0,"max_live_parameters":1000000000,)"
       R"("max_reuse_distance":1000000000,"sub_group_size":1000000000,"overlap_comm":"auto","reduce_scatter":true,"deepspeed":"0.19",)"
       R"("pipeline_schedule":"1f1b","num_layers_per_virtual_pipeline_stage":1,"decoder_first_pipeline_num_layers":0,)"
-      R"("decoder_last_pipeline_num_layers":0,"micro_batches":1,"fsdp":0,"units":"layers","reshard_after_forward":true,)"
+      R"("decoder_last_pipeline_num_layers":0,"micro_batches":1,"fsdp":0,"units":"layers","reshard_after_forward":true,"fsdp_activation_checkpointing":false,)"
       R"("param_dtype":"bf16","reduce_dtype":"fp32","ddp_bucket_view":false,"offload":"none","gpu":"h100-80gb",)"
       R"("memory_limit_bytes":0,"allocator":"torch"})");
 }

@@ -447,12 +447,31 @@ TEST(FsdpOffloaded, FourBitWeightsLeaveTheirScales) {
   }
 }
 
+// A layer's first adapter, the last whose gradients come, fetches the layer before it while its own is still gathered.
+TEST(Fsdp1, WithCheckpointsWithinItsUnitsAdaptersSeeTwoLayersAtATime) {
+  Settings around = fsdp1({{"method", "lora"}, {"checkpointing", "full-reentrant"}});
+  Settings within = around;
+  within.push_back({"fsdp_activation_checkpointing", "true"});
+  const ModelConfig config = odd_llama(3);
+  const auto backward = [&](const Settings& settings) {
+    const Prediction p = predicted(settings, config);
+    for (const PhasePeak& peak : p.replay.phases) {
+      if (p.trace.phases[peak.phase] == "step2.backward") return peak.peak_bytes;
+    }
+    return Bytes{0};
+  };
+  EXPECT_GT(backward(within), backward(around));
+}
+
 TEST(Fsdp1, WhatIsNotModelledIsRefused) {
   const auto reason = [](const Settings& settings) {
     const Result<Prediction> result = predict_run(odd_llama(1), recipe_of(settings));
     return result.ok() ? "" : result.problem().expected;
   };
   EXPECT_EQ(reason(fsdp1({{"units", "titan"}})), "titan_units_are_fsdp2s");
+  EXPECT_EQ(reason(fsdp1({{"fsdp_activation_checkpointing", "true"}})), "fsdp1_checkpoints_decoder_layers");
+  EXPECT_EQ(reason({{"dp", "2"}, {"fsdp", "2"}, {"checkpointing", "full"}, {"fsdp_activation_checkpointing", "true"}}),
+            "fsdp1_checkpoints_decoder_layers");
   EXPECT_EQ(reason(fsdp1({{"method", "lora"}, {"dora", "true"}})), "") << "each of its parts is called as a module";
 }
 

@@ -107,6 +107,9 @@ test("TRL's scripts and its files for accelerate", () => {
   const first = readConfiguration(TRL(1, '  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_forward_prefetch: true\n  fsdp_reshard_after_forward: SHARD_GRAD_OP\n  fsdp_use_orig_params: true\n'));
   assert.deepEqual([first.recipe.fsdp, first.recipe.reshard_after_forward, first.recipe.offload], [1, false, 'none']);
   assert.deepEqual(first.notModelled, ['fsdp_config.fsdp_forward_prefetch']);
+  const within = (version) => readConfiguration(TRL(version, '').replace('activation_checkpointing: false', 'activation_checkpointing: true')).recipe;
+  assert.deepEqual([within(1).checkpointing, within(1).fsdp_activation_checkpointing], ['full', true]);
+  assert.deepEqual([within(2).checkpointing, within(2).fsdp_activation_checkpointing], ['full', undefined]);
   const bytes = readConfiguration(command.replace('--bnb_4bit_quant_storage bfloat16', '--bnb_4bit_quant_storage uint8'));
   assert.deepEqual(bytes.notModelled, ['bnb_4bit_quant_storage'], 'which FSDP does not shard');
 });

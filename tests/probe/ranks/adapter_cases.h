@@ -80,6 +80,13 @@ constexpr Shared kAdapterCases[] = {
        r.checkpointing = Checkpointing::full_reentrant;
        r.grad_accum = 2;
      }},
+    {"fsdp1_lora_checkpoints_within", kOdd,
+     [](Recipe& r) {
+       lora(r);
+       r.fsdp = 1;
+       r.checkpointing = Checkpointing::full_reentrant;
+       r.fsdp_activation_checkpointing = true;
+     }},
     {"fsdp1_qlora", kOdd, [](Recipe& r) { qlora(r, 1); }},
     {"fsdp1_qlora_reentrant", kOdd,
      [](Recipe& r) {

@@ -125,6 +125,7 @@ export const en = {
   'key.fsdp': 'FSDP version',
   'key.units': 'FSDP units',
   'key.reshard_after_forward': 'Reshard after forward',
+  'key.fsdp_activation_checkpointing': 'Checkpoints within FSDP’s units',
   'key.param_dtype': 'FSDP parameter dtype',
   'key.reduce_dtype': 'FSDP reduction dtype',
   'key.ddp_bucket_view': 'DDP bucket view',

@@ -65,6 +65,7 @@ export const helpEn = {
   fsdp: 'PyTorch’s sharded data parallelism: 0 off, 1 the older, 2 fully_shard.',
   units: 'What FSDP gathers at once: each layer, or torchtitan’s division.',
   reshard_after_forward: 'Let go of gathered parameters after forward and gather them again in backward.',
+  fsdp_activation_checkpointing: 'accelerate’s key: FSDP1 gathers a layer once for recomputing it and for its backward, and the next one meanwhile.',
   param_dtype: 'The type in which FSDP gathers parameters.',
   reduce_dtype: 'The type in which FSDP sums gradients.',
   ddp_bucket_view: 'DDP’s gradients are views of its buckets instead of copies beside them.',

@@ -67,6 +67,7 @@ export const helpZh: Readonly<Record<keyof typeof helpEn, string>> = {
   fsdp: 'PyTorch 的分片数据并行：0 关，1 旧版，2 为 fully_shard。',
   units: 'FSDP 一次聚合什么：每一层，或按 torchtitan 的划分。',
   reshard_after_forward: '前向后释放聚合的参数，反向时再聚合。',
+  fsdp_activation_checkpointing: 'accelerate 的键：FSDP1 为一层的重算和反向只聚合一次，同时聚合下一层。',
   param_dtype: 'FSDP 聚合参数所用的类型。',
   reduce_dtype: 'FSDP 归约梯度所用的类型。',
   ddp_bucket_view: 'DDP 的梯度是通信桶的视图，而不是另存一份。',

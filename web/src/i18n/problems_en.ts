@@ -150,6 +150,7 @@ export const problemsEn = {
   'reason.compile_not_modelled': 'torch.compile frees and fuses tensors in its own way. It is computed for torchtitan’s stacks and torchtune alone. Switch it off.',
   'reason.deepspeed_keys_want_a_stage': 'Buckets, thresholds and overlap_comm are DeepSpeed’s keys. Set the ZeRO stage to 1, 2 or 3, or leave them at their defaults.',
   'reason.fsdp1_cannot_adapt_experts': 'PEFT reads adapters of experts outside the modules that FSDP1 gathers, and the step fails. Use FSDP2.',
+  'reason.fsdp1_checkpoints_decoder_layers': 'accelerate’s fsdp_activation_checkpointing changes something under fsdp 1 alone, with checkpointing, for decoders of transformers. Leave it off otherwise.',
   'reason.titan_units_are_fsdp2s': 'torchtitan’s units are FSDP2’s. Set units to layers, or fsdp to 2.',
   'reason.zero_or_fsdp': 'DeepSpeed’s ZeRO and FSDP both shard the model. Set one of zero and fsdp to 0.',
   'reason.zero_needs_ranks': 'ZeRO spreads states over several GPUs, and dp, their number, is 1. Set dp to 2 or more; on one GPU this version computes it with offloading (stage 3: offload params).',

@@ -148,6 +148,7 @@ export const problemsZh: Readonly<Record<keyof typeof problemsEn, string>> = {
   'reason.compile_not_modelled': 'torch.compile 会以自己的方式释放与融合张量，目前仅在 torchtitan 与 torchtune 框架下计算。请将其关闭。',
   'reason.deepspeed_keys_want_a_stage': '通信桶、阈值与 overlap_comm 是 DeepSpeed 的选项。请将 ZeRO 阶段设为 1、2 或 3，或保留其默认值。',
   'reason.fsdp1_cannot_adapt_experts': 'PEFT 在 FSDP1 聚合的模块之外读取专家的适配器，这一步会失败。请使用 FSDP2。',
+  'reason.fsdp1_checkpoints_decoder_layers': 'accelerate 的 fsdp_activation_checkpointing 只在 fsdp 为 1、打开检查点、且模型是 transformers 的解码器时才有区别。其他情况请关闭它。',
   'reason.titan_units_are_fsdp2s': 'torchtitan 的单元划分属于 FSDP2。请将 units 设为 layers，或将 fsdp 设为 2。',
   'reason.zero_or_fsdp': 'DeepSpeed 的 ZeRO 与 FSDP 都会切分模型。请将 zero 与 fsdp 之一设为 0。',
   'reason.zero_needs_ranks': 'ZeRO 将状态分摊到多张 GPU，而数据并行数 dp 为 1。请将 dp 设为 2 以上；单卡只计算卸载的情形（阶段 3 须卸载参数）。',

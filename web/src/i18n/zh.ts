@@ -127,6 +127,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   'key.fsdp': 'FSDP 版本',
   'key.units': 'FSDP 单元',
   'key.reshard_after_forward': '前向后重新切分',
+  'key.fsdp_activation_checkpointing': '检查点位于 FSDP 单元之内',
   'key.param_dtype': 'FSDP 参数类型',
   'key.reduce_dtype': 'FSDP 归约类型',
   'key.ddp_bucket_view': 'DDP 桶视图',

@@ -33,7 +33,9 @@ export function fsdpRows(prefix: string, version: (file: Values) => 1 | 2, metho
     { key: strategy.key, says: (value, file, present) => (first(file) ? strategy.says(value, file, present) : undefined) },
     { key: reshards.key, says: (value, file, present): Said => (!first(file) ? { reshard_after_forward: isOn(value) } : typeof value === 'boolean' ? undefined : reshards.says(value, file, present)) },
     choice(`${prefix}backward_prefetch`, { backward_pre: {}, backward_pre_prefetch: {} }),
-    flag(`${prefix}offload_params`, { offload: 'params' }, { offload: 'none' }), flag(`${prefix}activation_checkpointing`, { checkpointing: 'full' }),
+    flag(`${prefix}offload_params`, { offload: 'params' }, { offload: 'none' }),
+    // Version 2 wraps what is checkpointed already (fsdp2_apply_ac).
+    { key: `${prefix}activation_checkpointing`, says: (value, file): Said => (!isOn(value) ? {} : first(file) ? { checkpointing: 'full', fsdp_activation_checkpointing: true } : { checkpointing: 'full' }) },
     // Off, a flat parameter is trained as one. PEFT makes units of adapters alone, which come out alike either way.
     { key: `${prefix}use_orig_params`, says: (value, file, present): Said => (!first(file) ? undefined : isOn(value) || adapts(method(file, present)) ? {} : 'not_modelled') },
     notModelled(`${prefix}forward_prefetch`, isOn),

@@ -11,7 +11,7 @@ const GENERATING = ['new_tokens', 'weights', 'kv_cache', 'prefill_logits', 'no_g
 const TRAINING = ['method', 'autocast', 'optimizer', 'checkpointing', 'loss', 'decoder_seq', 'grad_accum', 'keep_outputs', 'offload', 'liger', 'compile', 'float8', 'float8_all_gather'];
 const MORE = ['task', 'stack', 'decoder_seq', 'transformer_impl', 'recompute_method', 'recompute_num_layers', 'loss', 'grad_accum', 'allocator', 'offload', 'memory_limit_bytes', 'liger', 'compile', 'float8', 'float8_all_gather', 'keep_outputs', 'images', 'image_height', 'image_width', 'freeze_vision_tower'];
 const GPUS = [
-  'dp', 'tp', 'pp', 'cp', 'cp_comm_type', 'cp_a2a_ranks', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'num_layers_per_virtual_pipeline_stage', 'decoder_first_pipeline_num_layers', 'decoder_last_pipeline_num_layers', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward',
+  'dp', 'tp', 'pp', 'cp', 'cp_comm_type', 'cp_a2a_ranks', 'ep', 'etp', 'sequence_parallel', 'zero', 'pipeline_schedule', 'num_layers_per_virtual_pipeline_stage', 'decoder_first_pipeline_num_layers', 'decoder_last_pipeline_num_layers', 'micro_batches', 'fsdp', 'units', 'reshard_after_forward', 'fsdp_activation_checkpointing',
   'param_dtype', 'reduce_dtype', 'ddp_bucket_view', 'reduce_bucket_size', 'overlap_comm', 'reduce_scatter', 'deepspeed',
   'prefetch_bucket_size', 'param_persistence_threshold', 'max_live_parameters', 'max_reuse_distance', 'sub_group_size',
 ];

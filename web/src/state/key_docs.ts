@@ -65,6 +65,7 @@ export const KEY_DOCS: Readonly<Record<string, string>> = {
   fsdp: 'https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html',
   units: 'https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html',
   reshard_after_forward: 'https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html',
+  fsdp_activation_checkpointing: 'https://huggingface.co/docs/accelerate/usage_guides/fsdp',
   param_dtype: 'https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html#torch.distributed.fsdp.MixedPrecisionPolicy',
   reduce_dtype: 'https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html#torch.distributed.fsdp.MixedPrecisionPolicy',
   ddp_bucket_view: 'https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html',
