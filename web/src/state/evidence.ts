@@ -28,9 +28,9 @@ export const TRACES: Readonly<Record<string, Spread>> = {
 
 // Published GPU measurements, by stack and number of GPUs.
 export const PUBLISHED: Readonly<Record<string, Spread>> = {
-  'hf many': { runs: 7, low: -0.352106, high: 0.252883 },
+  'hf many': { runs: 13, low: -0.352106, high: 0.252883 },
   'hf one': { runs: 2, low: -0.044135, high: 0.065811 },
-  'hf-4 many': { runs: 1, low: -0.120949, high: 0 },
+  'hf-4 many': { runs: 21, low: -0.28003, high: 0.011916 },
   'hf-4 one': { runs: 14, low: -0.232909, high: 0.02919 },
   'megatron many': { runs: 25, low: -0.069785, high: 0.000485 },
   'torchtitan many': { runs: 52, low: -0.163873, high: 0.223744 },
