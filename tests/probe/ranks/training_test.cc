@@ -229,6 +229,7 @@ TEST_P(RanksTrain, AsOneProcessWithAllTheirData) {
   one.reduce_scatter = plain.reduce_scatter;
   one.units = plain.units;
   one.reshard_after_forward = plain.reshard_after_forward;
+  one.fsdp_activation_checkpointing = false;
   one.ddp_bucket_view = false;
   const HostRun expected = run(traced(shared.config, one, 0), nullptr);
   ASSERT_FALSE(expected.failure) << expected.failure->what;
