@@ -7,7 +7,7 @@ import { brotliCompressSync } from 'node:zlib';
 import { ready, shared } from './support.mjs';
 
 const GOAL = 120 * 1024;
-const FIRST_LOAD = 52_000; // what it was when this was written, and 2 KiB
+const FIRST_LOAD = 53_000; // what it was when this was written, and 2 KiB; six keys of Megatron and one of FSDP more in the form
 const BELOW = 27 * 1024; // charts, ledger, advice, texts and worker, all together
 const CORE = 271_000; // each family and recipe that the core learns adds to it: 20 KB for images of Qwen-VL and Llama 4 and for ranks that share matrices, 17 KB for plans of DDP, FSDP and ZeRO, sharded adapters, 4-bit weights and experts, and Megatron's experts, 11 KB for context parallelism in five forms and Liger-Kernel, 11 KB for torchtitan's pipelines and experts, shards in host memory and more adapters under ZeRO and FSDP, 10 KB for Megatron's own modules, latent attention and stages of any layers, DeepSpeed's offloaded steps and passes that are copied
 
