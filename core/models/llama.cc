@@ -146,14 +146,8 @@ Tensor Llama::make_inputs(Tape& tape) {
 
 Tensor Llama::run_layer(std::size_t index, const Tensor& hidden, const LayerContext& context, Tensor& weights) const {
   const Tape::Layer number(hidden.tape(), static_cast<std::int32_t>(index));
-  if (options_.units == nullptr || !options_.checkpoints_in_units) {
-    return checkpointed_layer(index, hidden, context, weights);
-  }
-  const UnitId unit = unit_of(options_, index);
-  const Tensor input = options_.units->before_forward(unit, hidden);
-  Tensor output = checkpointed_layer(index, input, context, weights);
-  options_.units->after_forward(unit, output);
-  return output;
+  const auto layer = [&](const Tensor& input) { return checkpointed_layer(index, input, context, weights); };
+  return in_unit(options_.checkpoints_in_units ? options_.units : nullptr, unit_of(options_, index), hidden, layer);
 }
 
 Tensor Llama::checkpointed_layer(std::size_t index, const Tensor& hidden, const LayerContext& context,
@@ -188,14 +182,8 @@ Tensor Llama::checkpointed_layer(std::size_t index, const Tensor& hidden, const 
 // call, hooks included.
 Tensor Llama::forward_layer(std::size_t index, const Tensor& hidden, const LayerContext& context,
                             Tensor& weights) const {
-  const UnitId unit = unit_of(options_, index);
-  if (options_.units == nullptr || options_.checkpoints_in_units) {
-    return layers_[index].forward(hidden, context, dims_, &weights);
-  }
-  const Tensor input = options_.units->before_forward(unit, hidden);
-  Tensor output = layers_[index].forward(input, context, dims_, &weights);
-  options_.units->after_forward(unit, output);
-  return output;
+  const auto layer = [&](const Tensor& input) { return layers_[index].forward(input, context, dims_, &weights); };
+  return in_unit(options_.checkpoints_in_units ? nullptr : options_.units, unit_of(options_, index), hidden, layer);
 }
 
 // The embedding module's output, which enable_input_require_grads() hooks onto.

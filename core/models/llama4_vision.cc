@@ -134,13 +134,9 @@ Tensor Llama4Vision::encode(const Tensor& embedded) const {
 }
 
 Tensor Llama4Vision::forward_layer(std::size_t index, const Tensor& hidden) const {
-  ParameterUnits* const units = options_.units;
-  if (units == nullptr) return forward_block(layers_[index], hidden);
   const UnitId unit = kFirstLayerUnit + static_cast<UnitId>(index);
-  const Tensor input = units->before_forward(unit, hidden);
-  Tensor output = forward_block(layers_[index], input);
-  units->after_forward(unit, output);
-  return output;
+  return in_unit(options_.units, unit, hidden,
+                 [&](const Tensor& input) { return forward_block(layers_[index], input); });
 }
 
 Tensor Llama4Vision::forward_block(const Layer& layer, const Tensor& hidden) const {

@@ -63,6 +63,16 @@ class ParameterUnits {
   virtual void in_pieces(UnitId, Pieces) {}
 };
 
+// A module's forward pass between the hooks of its unit, where there are units.
+template <class Forward>
+Tensor in_unit(ParameterUnits* units, UnitId unit, const Tensor& hidden, const Forward& forward) {
+  if (units == nullptr) return forward(hidden);
+  const Tensor input = units->before_forward(unit, hidden);
+  Tensor output = forward(input);
+  units->after_forward(unit, output);
+  return output;
+}
+
 // The model's own forward pass, with its loss: the root unit's, where there are units.
 template <class Forward>
 Tensor as_root(ParameterUnits* units, const Forward& forward) {

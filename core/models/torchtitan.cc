@@ -191,16 +191,10 @@ Keep TorchtitanDecoder::kept() const {
 Tensor TorchtitanDecoder::call_layer(std::size_t index, const Tensor& x) const {
   const Tape::Layer number(x.tape(), static_cast<std::int32_t>(part_.first + index));
   const UnitId unit = kFirstLayerUnit + static_cast<UnitId>(index);
-  ParameterUnits* const units = options_.units;
-  const Tensor input = units != nullptr ? units->before_forward(unit, x) : x;
-  Tensor output;
-  if (options_.checkpointing == Checkpointing::none) {
-    output = run_layer(layers_[index], input);
-  } else {
-    output = x.tape().checkpoint([this, index, input] { return run_layer(layers_[index], input); }, kept());
-  }
-  if (units != nullptr) units->after_forward(unit, output);
-  return output;
+  return in_unit(options_.units, unit, x, [&](const Tensor& input) {
+    if (options_.checkpointing == Checkpointing::none) return run_layer(layers_[index], input);
+    return x.tape().checkpoint([this, index, input] { return run_layer(layers_[index], input); }, kept());
+  });
 }
 
 Tensor TorchtitanDecoder::embed(const Tensor& ids) const {

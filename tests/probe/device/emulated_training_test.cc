@@ -181,14 +181,19 @@ class Neighbours : public StandIn {
   std::uint64_t apart_ = 0;
 };
 
-// The first of two stages: what it sends is given back before the answer comes, whose memory may be the same.
-TEST(EmulatedMessages, ThatFollowEachOtherGoTogetherAndAreNotSpoilt) {
+Recipe two_stages(std::uint64_t micro_batches) {
   Recipe recipe;
   recipe.stack = Stack::megatron;
   recipe.precision = Precision::megatron_bf16;
   recipe.seq = 12;
   recipe.pp = 2;
-  recipe.micro_batches = 4;
+  recipe.micro_batches = micro_batches;
+  return recipe;
+}
+
+// The first of two stages: what it sends is given back before the answer comes, whose memory may be the same.
+TEST(EmulatedMessages, ThatFollowEachOtherGoTogetherAndAreNotSpoilt) {
+  const Recipe recipe = two_stages(4);
   const Trace trace = tiny::trace(tiny::kLlama, recipe, {.steps = 2});
   emulated::EmulatedDevice device;
   Neighbours::Seen seen;
@@ -205,12 +210,8 @@ TEST(EmulatedMessages, ThatFollowEachOtherGoTogetherAndAreNotSpoilt) {
 
 // Sends between stages wait until something was received, and messages around rings go on meanwhile, both ways at once.
 TEST(EmulatedMessages, AroundARingDoNotMindThoseThatWaitForTheirTurn) {
-  Recipe recipe;
-  recipe.stack = Stack::megatron;
-  recipe.precision = Precision::megatron_bf16;
-  recipe.seq = 12;
-  recipe.pp = recipe.cp = 2;
-  recipe.micro_batches = 2;
+  Recipe recipe = two_stages(2);
+  recipe.cp = 2;
   const Trace trace = tiny::trace(tiny::kLlama, recipe, {.steps = 1});
   using enum StageTurn::Kind;
   StageTurns late = {{receive, 1, 1, 0}, {send, 1, 0, 0}, {send, 1, 0, 0}, {receive, 1, 1, 0}};
@@ -237,12 +238,7 @@ class FullDevice : public emulated::EmulatedDevice {
 };
 
 TEST(EmulatedMessages, ThatNoCopyCanBeMadeOfAreAMatterOfMemory) {
-  Recipe recipe;
-  recipe.stack = Stack::megatron;
-  recipe.precision = Precision::megatron_bf16;
-  recipe.seq = 12;
-  recipe.pp = 2;
-  recipe.micro_batches = 4;
+  const Recipe recipe = two_stages(4);
   const Trace trace = tiny::trace(tiny::kLlama, recipe, {.steps = 1});
   FullDevice device;
   Neighbours::Seen seen;
